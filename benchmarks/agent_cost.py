@@ -25,7 +25,7 @@ from pydantic_ai import Agent
 
 from model_server import ModelServer, Reply
 from satchel import Satchel
-from satchel.integrations.pydantic_ai import Skills
+from satchel.integrations.pydantic_ai import SkillsCapability
 from satchel.testing import make_skill
 
 MODEL = "anthropic:claude-sonnet-5"
@@ -120,7 +120,7 @@ def main() -> None:
             os.environ.update(json.loads(server.stdout.readline()))
             agents = [
                 Agent(MODEL, tools=[look]),
-                Agent(MODEL, tools=[look], capabilities=[Skills(satchel)]),
+                Agent(MODEL, tools=[look], capabilities=[SkillsCapability(satchel)]),
             ]
             plain, ours = asyncio.run(series(agents, given.runs))
             assert server.stdin is not None

@@ -1,4 +1,4 @@
-"""How do the figures of agents stand in the documentation?"""
+"""Documentation tables of the agent figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which ways a skill folder is broken: one writer per kind.
+"""Writers of broken skill folders, one per kind of damage.
 
 Each kind occurs in public repositories or costs an attacker one line. The rule under test is
 always the same: a broken folder may be lost, its neighbours may not.
@@ -49,7 +49,7 @@ def empty(folder: Path, _name: str, _description: str) -> None:
 
 
 def fifo(folder: Path, _name: str, _description: str) -> None:
-    """A pipe nobody writes to: a plain `open()` never returns."""
+    """A pipe without a writer: a plain `open()` never returns."""
     os.mkfifo(folder / "SKILL.md")
 
 
@@ -81,7 +81,7 @@ def nesting_bomb(folder: Path, name: str, _description: str) -> None:
 
 
 def alias_bomb(folder: Path, name: str, description: str) -> None:
-    """Half a million items out of 300 bytes, for whoever turns the metadata into text."""
+    """Half a million items out of 300 bytes, for readers that turn the metadata into text."""
     lines = ["  a: &a [x, x, x, x, x, x, x, x, x]"]
     for upper, lower in zip("bcdef", "abcde", strict=True):
         lines.append(f"  {upper}: &{upper} [" + ", ".join([f"*{lower}"] * 9) + "]")
@@ -92,7 +92,7 @@ def alias_bomb(folder: Path, name: str, description: str) -> None:
 
 
 def unclosed(folder: Path, name: str, description: str) -> str:
-    """No second `---`: where does the frontmatter end?"""
+    """No closing `---`."""
     text = f"---\nname: {name}\ndescription: {description}\n{BODY}"
     (folder / "SKILL.md").write_text(text, "utf-8")
     return description
@@ -164,7 +164,7 @@ KINDS: dict[str, Writer] = {
     "alias bomb": alias_bomb,
     "FIFO": fifo,
 }
-"""FIFO stands last: a library that hangs on it has at least been asked about the others."""
+"""FIFO is last: a library that hangs on it has at least processed the others."""
 
 MORE: dict[str, Writer] = {
     "unclosed frontmatter": unclosed,

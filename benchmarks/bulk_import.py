@@ -1,4 +1,4 @@
-"""How long do 2,000 skills take to import with one command, against `tar -x` of the same files?
+"""Import time of 2,000 skills in one command, compared with `tar -x` of the same files.
 
     python benchmarks/bulk_import.py --archive ../shared/corpus/skills-sample.tar.xz --out bulk.json
 

@@ -1,4 +1,4 @@
-"""What one discovery costs: measures one adapter once, in a process of its own.
+"""Measures one discovery adapter once, in its own process.
 
 Run by `measure.py` with the interpreter of the environment under test:
 
@@ -31,7 +31,7 @@ def cpu_seconds() -> float:
 
 
 def load(path: str) -> Any:
-    """Import a file that is in no package, under a name that shadows nobody."""
+    """Import a file outside any package, under a unique name."""
     spec = importlib.util.spec_from_file_location("adapter_under_test", path)
     assert spec is not None
     assert spec.loader is not None

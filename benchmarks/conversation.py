@@ -1,4 +1,4 @@
-"""What is said in the conversation of `prompt_cache.py`? Thirty turns over a library that changes.
+"""The conversation of `prompt_cache.py`: thirty turns over a library that changes.
 
 Forty skills, all alike: a description of 150 to 400 characters, 4 KB of instructions. In between
 skills are loaded, added, edited, described anew and removed. The model is a script on loopback:
@@ -29,7 +29,7 @@ SKILLS = 40
 INSTRUCTIONS = "You are a careful engineer. Answer in one paragraph.\n" + (
     "Say what you did, what you did not do, and what is left to be done by somebody else.\n" * 6
 )
-"""What the host itself tells its model: the same in every agent."""
+"""The host's system prompt; the same in every agent."""
 
 ANSWER = (
     "I looked at what you sent and did the part that can be done now. The figures agree with the "

@@ -1,4 +1,4 @@
-"""Which skills are measured: writes the corpora of the benchmarks as folders on disk.
+"""Writes the skill corpora of the benchmarks to disk.
 
 Every corpus is a folder with `skills/` (what a library is pointed at) and `truth.json` beside it
 (what is in there, so that a fast wrong answer is seen as wrong). `truth.json` is written last:
@@ -51,7 +51,7 @@ class Row(NamedTuple):
     folder: str
     name: str
     description: str | None
-    """None where nobody can say (the file is broken, or PyYAML refuses it)."""
+    """None if unknown (the file is broken, or PyYAML rejects it)."""
     kind: str = "healthy"
 
 
@@ -80,10 +80,11 @@ def raw(skills: Path, count: int, source: Path) -> Iterator[Row]:
 
 
 def raw_grouped(skills: Path, count: int, source: Path) -> Iterator[Row]:
-    """The same in folders named as their authors did: who comes second goes one group further.
+    """The same with the authors' folder names; duplicates go to another group.
 
-    `raw` renames the folder of whoever has a name that is taken, which makes their name and folder
-    disagree. Here `name` equals the folder wherever the author had it so.
+    `raw` renames folders with a duplicate name, so that name and folder differ. Here `name` equals
+    the
+    folder wherever it did originally.
     """
     seen: dict[str, int] = {}
     for row in _rows(source / "raw-frontmatter.jsonl.xz", count):
@@ -166,7 +167,7 @@ def _skill_text(name: str, description: str) -> str:
 
 def _quoted(text: str) -> str:
     """A JSON string, which is a YAML string too: whatever is in a description survives the way."""
-    # Escapes only for what YAML does not let stand: its C loader refuses escaped emoji.
+    # Escapes only characters that YAML rejects: its C loader refuses escaped emoji.
     return json.dumps(text, ensure_ascii=UNPRINTABLE.search(text) is not None)
 
 

@@ -1,4 +1,4 @@
-"""Does anything break when processes are killed, disks fail, and many write at once?
+"""Crash tests of the store: killed processes, disk errors, concurrent writers.
 
     python benchmarks/crashes.py --out benchmarks/results/crashes.json
 

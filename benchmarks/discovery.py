@@ -1,4 +1,4 @@
-"""How fast are skills found: the floor, Satchel and its peers, in turns, in one run.
+"""Discovery time of Satchel, its peers and a lower bound, measured in turns.
 
     python benchmarks/discovery.py --count 10000 --out discovery.json
     python benchmarks/discovery.py --corpus raw --peers none

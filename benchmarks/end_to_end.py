@@ -1,4 +1,4 @@
-"""Is a right skill in what the model sees? 10,000 real skills, 12,000 characters, real tasks.
+"""Share of tasks whose right skill is visible to the model: 10,000 skills, 12,000 characters.
 
 Example:
     python benchmarks/end_to_end.py
@@ -10,8 +10,8 @@ others have no description of their own. They get the first paragraph of their t
 do (`--fill opening`), or are left out in favour of names and descriptions without a text
 (`--fill metadata`).
 
-A task counts as served when at least one of its right skills stands in the prompt. What Satchel
-writes, the list and the shortlist together, keeps within the same budget as everybody else's list.
+A task counts as served when at least one of its right skills is in the prompt. What Satchel
+writes, the list and the shortlist together, keeps within the same budget as the other lists.
 The data are not part of the project: `--data` is the folder that has them.
 """
 
@@ -54,7 +54,7 @@ _PATIENCE = 600.0
 
 
 class Task(NamedTuple):
-    """What somebody wants, and the skills that are right for it."""
+    """A task, and the skills that are right for it."""
 
     key: str
     text: str
@@ -177,13 +177,13 @@ class Ours(NamedTuple):
 def ours(project: Path, keys: Mapping[str, str], tasks: Sequence[Task], options: Any) -> Ours:
     """Ask Satchel as a host does: one catalogue, and a shortlist for each task."""
     from satchel import Satchel
-    from satchel.catalogue.build import ROOM
+    from satchel.catalogue.catalogue import MAX_SHORTLIST_CHARS
 
     given: dict[str, Any] = {"trust": "all", "builtin": False, "trace": "memory"}
     if options.vectors:
         given["vectors"] = options.vectors
     satchel = Satchel.for_project(
-        project, budget=options.budget - ROOM, refresh_on_call=False, **given
+        project, budget=options.budget - MAX_SHORTLIST_CHARS, refresh_on_call=False, **given
     )
     skills = {one.name: keys[os.path.basename(one.base_dir)] for one in satchel.list_skills()}
     began = time.perf_counter()

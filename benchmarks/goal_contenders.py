@@ -1,4 +1,4 @@
-"""What does empty work cost on an engine, bare and under our goals? One contender, one process.
+"""Cost of empty steps on an engine, with and without goals; one contender per process.
 
     python benchmarks/goal_contenders.py NAME '{"goals": 200, "steps": 10, "where": "…"}'
 
@@ -148,7 +148,7 @@ async def bare_dbos(given: dict[str, Any]) -> None:
         handles = await asyncio.gather(
             *(queue.enqueue_async(workflow, shape) for _ in range(goals))
         )
-        # Nobody asks the database before there is something to hear: the best that can be done.
+        # The database is queried only when there is a result: the best possible case.
         await all_ended.wait()
         found = await asyncio.gather(
             *(one.get_result(polling_interval_sec=0.02) for one in handles)

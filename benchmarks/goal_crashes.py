@@ -1,4 +1,4 @@
-"""Does a goal survive when its workers do not?
+"""Crash tests of goals: workers are killed while a goal runs.
 
     python benchmarks/goal_crashes.py --engines dbos,dbos-sqlite,temporal --kills 100 --out FILE
 

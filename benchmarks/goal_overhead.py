@@ -1,4 +1,4 @@
-"""What do our goals cost beside the bare engine that does the same work?
+"""Overhead of goals compared with the bare engine.
 
     python benchmarks/goal_overhead.py --rounds 3 --out benchmarks/results/goal-overhead.json
     python benchmarks/goal_overhead.py --quick            # tiny sizes; the figures mean nothing
@@ -42,7 +42,7 @@ LEVELS = 3
 
 
 class Pair(NamedTuple):
-    """Somebody bare and ours on top of it."""
+    """A bare engine, and goals on top of it."""
 
     bare: str
     ours: str
@@ -68,7 +68,7 @@ class Places:
         self._files = 0
 
     def fresh(self, kind: str) -> str:
-        """Where one measurement keeps its goals: nobody was there before."""
+        """A new goal store for one measurement."""
         if kind == "sqlite":
             self._files += 1
             return f"sqlite:///{os.path.join(self._folder, f'{self._files}.db')}"

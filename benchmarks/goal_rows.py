@@ -1,4 +1,4 @@
-"""What one goal looks like, how much is measured for it, and how the table is printed."""
+"""Definition, sample sizes and printing of one goal of the speed table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each goal is measured: one function per row of the goals, grouped by what is at stake."""
+"""Measurements of the speed goals, one function per row."""
 
 from __future__ import annotations
 

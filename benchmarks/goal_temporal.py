@@ -1,4 +1,4 @@
-"""The same empty work on Temporal without us: a module of its own, since its sandbox imports it."""
+"""Empty work on bare Temporal; its own module, since Temporal's sandbox imports it."""
 
 from __future__ import annotations
 

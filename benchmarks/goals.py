@@ -1,4 +1,4 @@
-"""Are the goals for speed and size met? One run, one table, every goal a row.
+"""Checks all goals for speed and size in one run and one table.
 
     python benchmarks/goals.py --workdir DIR --out goals.json
     python benchmarks/goals.py --quick        # tiny sizes: does every row still print?

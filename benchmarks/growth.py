@@ -1,4 +1,4 @@
-"""How does the cost of each noun grow with the number of skills?
+"""Growth of the cost of each command with the number of skills.
 
     python benchmarks/growth.py --workdir DIR --out growth.json
 

@@ -1,4 +1,4 @@
-"""How far may a share be from the one that was measured?"""
+"""Confidence interval of a measured share."""
 
 from __future__ import annotations
 

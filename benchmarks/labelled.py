@@ -1,4 +1,4 @@
-"""What is a labelled set? Documents to choose from, and requests with the ids of the right ones.
+"""Labelled sets: documents, and requests with the ids of the right ones.
 
     DIR/<set>/corpus.jsonl[.xz]    {"_id", "name", "description", "body"?}
     DIR/<set>/queries.jsonl[.xz]   {"_id", "text", "relevant": [ids]}
@@ -20,14 +20,15 @@ ROOT = Path(__file__).resolve().parent.parent
 if find_spec("satchel") is None:  # the installed one, where there is one
     sys.path.insert(0, str(ROOT / "src"))
 
-from satchel.detect.terms import head_texts, row_of  # noqa: E402
-from satchel.skill.model import Head, Origin, Skill  # noqa: E402
+from satchel.detect.tokenizer import head_texts, row_of  # noqa: E402
+from satchel.skill.document import SkillHeader  # noqa: E402
+from satchel.skill.model import Skill, SkillOrigin  # noqa: E402
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
 
-    from satchel.detect.index.base import Row
+    from satchel.detect.index.base import IndexRow
 
 _BODY = 8_000
 
@@ -49,11 +50,11 @@ class LabelledSet(NamedTuple):
     requests: tuple[Request, ...]
 
     @property
-    def rows(self) -> Callable[[Skill], Row]:
+    def rows(self) -> Callable[[Skill], IndexRow]:
         """How the index reads these skills."""
         bodies = self.bodies
 
-        def row(skill: Skill) -> Row:
+        def row(skill: Skill) -> IndexRow:
             texts = head_texts(skill)
             body = bodies.get(skill.path)
             return row_of(skill, {**texts, "body": body} if body else texts)
@@ -74,12 +75,12 @@ def find_sets(folder: Path) -> list[Path]:
 
 def load_set(folder: Path) -> LabelledSet:
     """Read one set."""
-    origin = Origin(f"{os.sep}labelled{os.sep}{folder.name}", "extra", folder.name)
+    origin = SkillOrigin(f"{os.sep}labelled{os.sep}{folder.name}", "extra", folder.name)
     keys: dict[str, str] = {}
     skills: list[Skill] = []
     bodies: dict[str, str] = {}
     for number, row in enumerate(_read(folder, "corpus")):
-        head = Head(
+        head = SkillHeader(
             str(row.get("name") or ""),
             str(row.get("description") or ""),
             f"{number:07d}",

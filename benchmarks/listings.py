@@ -1,4 +1,4 @@
-"""Which skills does a model see when a listing has no room for all of them?
+"""Skills that a model sees when a listing has no room for all of them.
 
 The strategies of other skill systems, reduced to what decides: in which order skills are taken, and
 how much of each is written. Every entry is counted at its barest (`- name: description` and a line
@@ -61,11 +61,7 @@ def by_use(skills: Iterable[Listed], uses: Mapping[str, float]) -> list[Listed]:
 
 
 def zipf_history(skills: Sequence[Listed], draws: int, seed: int) -> dict[str, float]:
-    """How often each skill was used by somebody whose favourites are a matter of chance.
-
-    A few skills are used often and most never, as usage counts are wherever they were published;
-    which ones is drawn at random, so that nothing is known about the request to come.
-    """
+    """Usage counts of a simulated user with random favourites."""
     chance = random.Random(seed)
     order = list(skills)
     chance.shuffle(order)

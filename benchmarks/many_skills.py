@@ -1,4 +1,4 @@
-"""Which skills and which goals is the speed of retrieval measured with?
+"""Skills and goals for measuring the speed of retrieval.
 
 Names, descriptions and openings of real skills; beyond their number they are repeated with every
 fifth word exchanged, so that copies are near each other and yet not the same. Where the folder of
@@ -83,12 +83,12 @@ def _perturbed(text: str, words: list[str], chance: random.Random) -> str:
 
 
 def skills_of(found: list[Text]) -> tuple[Skill, ...]:
-    """The same as a library hands them out; no file stands behind them."""
-    from satchel.skill import Head, Origin, Skill
+    """Skill records without files."""
+    from satchel.skill import Skill, SkillHeader, SkillOrigin
 
-    origin = Origin("/srv/skills", "project", "skills")
+    origin = SkillOrigin("/srv/skills", "project", "skills")
     return tuple(
-        Skill(Head(text.name, text.description, f"{number:07}", "SKILL.md", 1, 1, 1), origin)
+        Skill(SkillHeader(text.name, text.description, f"{number:07}", "SKILL.md", 1, 1, 1), origin)
         for number, text in enumerate(found)
     )
 

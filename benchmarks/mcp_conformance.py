@@ -1,4 +1,4 @@
-"""What do the official checks of MCP say of two servers of skills, side by side?
+"""Results of the official MCP conformance checks for two skill servers.
 
     python benchmarks/mcp_conformance.py --out benchmarks/results/mcp-conformance.json
 
@@ -63,7 +63,7 @@ def checks(url: str) -> dict[str, dict[str, int]]:
 
 
 def free_port() -> int:
-    """A port that nobody uses."""
+    """A free port."""
     import socket
 
     with socket.socket() as place:

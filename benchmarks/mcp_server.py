@@ -1,4 +1,4 @@
-"""What does it cost to serve 10,000 skills over MCP, and how soon is a change told?
+"""Cost of serving 10,000 skills over MCP, and the delay of change notifications.
 
     python benchmarks/mcp_server.py --out benchmarks/results/mcp-server.json
 

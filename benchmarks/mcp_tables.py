@@ -1,4 +1,4 @@
-"""How do the figures of the MCP server stand in the documentation?"""
+"""Documentation tables of the MCP server figures."""
 
 from __future__ import annotations
 

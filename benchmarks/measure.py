@@ -1,4 +1,4 @@
-"""How one contender is run and judged: a child process, its figures, and the truth.
+"""Runs one contender in a child process and compares its result with the truth.
 
 Every measurement is a new process, so nobody profits from the run before. CPU seconds are the
 figure to compare: wall time on a shared machine tells about the neighbours.

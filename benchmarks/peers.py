@@ -1,4 +1,4 @@
-"""How others fare: installs each peer in an environment of its own and measures its discovery.
+"""Installs each peer in its own environment and measures its discovery.
 
     python benchmarks/peers.py --count 1000 10000 --broken --out peers.json
 

@@ -1,4 +1,4 @@
-"""What do the figures look like? Draws the kept results for the documentation.
+"""Draws the kept results for the documentation.
 
     python benchmarks/plots.py
     python benchmarks/plots.py --check    # fail when a plot shows other figures than the results
@@ -154,7 +154,7 @@ def draw_retrieval_speed(figures: dict[str, Any]) -> Any:
 
 
 def draw_end_to_end(figures: dict[str, Any]) -> Any:
-    """One bar for each way to fill the prompt, with its 95 % interval: who has a right skill?"""
+    """One bar per way to fill the prompt: tasks with a right skill, with 95 % interval."""
     rows = figures["rows"][::-1]
     shares = [100 * row["hits"] / row["of"] for row in rows]
     below = [

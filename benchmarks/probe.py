@@ -1,4 +1,4 @@
-"""What does one thing cost in a process of its own? One function per question.
+"""Measurements that need their own process, one function each.
 
 Run by `sampling.probe`, which passes the arguments as JSON:
 
@@ -31,9 +31,9 @@ Figures = dict[str, Any]
 
 
 def _library(root: str, cache: str = "") -> Library:
-    from satchel.library import Index, Library, Location
+    from satchel.library import Library, Location, LocationCache
 
-    return Library([Location(root)], index=Index(cache) if cache else None)
+    return Library([Location(root)], index=LocationCache(cache) if cache else None)
 
 
 def _satchel(root: str, **settings: Any) -> Satchel:

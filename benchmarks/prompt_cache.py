@@ -1,4 +1,4 @@
-"""How much of what an agent sends could its provider serve from the prompt cache?
+"""Share of an agent's input that its provider could serve from the prompt cache.
 
     python benchmarks/prompt_cache.py [--out FILE]
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from model_server import Account, Reply, Request
-    from satchel.tools.session import Session
+    from satchel.session.session import Session
 
     Say = Callable[[str], Awaitable[object]]
     Make = Callable[[Path, Model], Say]
@@ -54,7 +54,7 @@ class Sent(NamedTuple):
 
     turn: int
     parts: tuple[bytes, ...]
-    """Tools, system and each message: the raw bytes of the body."""
+    """Tools, system and messages of a body, in prompt order."""
     account: Account
 
 
@@ -185,7 +185,7 @@ def listing_agent(*, by_use: bool, in_system: bool) -> Make:
 def _tools(
     session: Session, told: Callable[[str, Mapping[str, Any], str], str] | None = None
 ) -> list[Tool[object]]:
-    """The tools of a session; `told` says what the model hears of a result."""
+    """The tools of a session; `told` returns the text of a result for the model."""
 
     def tool(definition: dict[str, Any]) -> Tool[object]:
         name = str(definition["name"])

@@ -1,4 +1,4 @@
-"""Is the right skill found, and does the detector keep silent when there is none?
+"""Retrieval quality: hit rates, and correct rejections when no skill fits.
 
     python -m benchmarks.retrieval --data DIR
     python -m benchmarks.retrieval --data DIR --sets toole --vectors none --out FILE
@@ -34,21 +34,21 @@ from labelled import find_sets, load_set, small_library  # noqa: E402
 from measure import machine, table  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
-from satchel.detect.fusion import THRESHOLD, fit_of  # noqa: E402
+from satchel.detect.embeddings.registry import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
-from satchel.detect.index.base import Row  # noqa: E402
+from satchel.detect.index.base import IndexRow  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402
+from satchel.detect.ranking import FIT_THRESHOLD, fit_probability  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
-from satchel.detect.terms import for_vectors, goal_terms, stamp_of, terms_of  # noqa: E402  # noqa: E402
-from satchel.detect.vectors.open import open_embedder  # noqa: E402
+from satchel.detect.tokenizer import GoalText, embedding_texts, file_stamp, terms_of  # noqa: E402  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from labelled import LabelledSet
 
-    from satchel.detect.base import Answer
-    from satchel.detect.vectors.base import Embedder
+    from satchel.detect.base import Detection
+    from satchel.detect.embeddings.base import Embedder
     from satchel.skill import Skill
 
 TOP = 10
@@ -87,18 +87,18 @@ def plain_bm25(given: LabelledSet) -> Callable[[str], Sequence[str]]:
     index = MemoryIndex()
     empty = ("",) * 4
     index.update(
-        Row(
+        IndexRow(
             skill.path,
-            stamp_of(skill),
+            file_stamp(skill),
             (" ".join(terms_of(f"{skill.name} {skill.description}")), *empty),
         )
         for skill in given.skills
     )
 
     def rank(goal: str) -> Sequence[str]:
-        scores = index.search_legs(list(goal_terms(goal).items()), {"name": {"name": 1.0}}, TOP)[
-            "name"
-        ]
+        scores = index.search_signals(
+            list(GoalText(goal).terms.items()), {"name": {"name": 1.0}}, TOP
+        )["name"]
         return sorted(scores, key=lambda key: (-scores[key], key))
 
     return rank
@@ -107,7 +107,7 @@ def plain_bm25(given: LabelledSet) -> Callable[[str], Sequence[str]]:
 def model_alone(given: LabelledSet, embedder: Embedder) -> Callable[[str], Sequence[str]]:
     """The cosine with name and description."""
     keys = [skill.path for skill in given.skills]
-    matrix = embedder.embed([for_vectors(skill)[1] for skill in given.skills])
+    matrix = embedder.embed([embedding_texts(skill)[1] for skill in given.skills])
 
     def rank(goal: str) -> Sequence[str]:
         scores: Any = matrix @ embedder.embed([goal[:600]])[0]
@@ -141,12 +141,12 @@ def no_skill(given: LabelledSet, detector: HybridDetector, most: int) -> dict[st
     named = lost = small_named = small_lost = small_had = 0
     for request in requests:
         found = detector.ranking(request.text, given.skills)
-        meaning = "about" in found.legs
-        first = [one.key for one in found.fused[:CHOSEN]]
+        meaning = "about" in found.signals
+        first = [one.key for one in found.ranked[:CHOSEN]]
         if request.right.intersection(first):
-            lost += fit_of(detector.signs(found), meaning=meaning) < THRESHOLD
-        without = fit_of(detector.signs(found, sorted(request.right)), meaning=meaning)
-        named += without >= THRESHOLD
+            lost += fit_probability(detector.features(found), meaning=meaning) < FIT_THRESHOLD
+        without = fit_probability(detector.features(found, sorted(request.right)), meaning=meaning)
+        named += without >= FIT_THRESHOLD
     few = requests[: max(1, most // 4)]
     for request in few:
         others = small_library(given, request.right, SMALL, dice)
@@ -166,7 +166,9 @@ def no_skill(given: LabelledSet, detector: HybridDetector, most: int) -> dict[st
     }
 
 
-def _look(given: LabelledSet, like: HybridDetector, goal: str, skills: tuple[Skill, ...]) -> Answer:
+def _look(
+    given: LabelledSet, like: HybridDetector, goal: str, skills: tuple[Skill, ...]
+) -> Detection:
     """The answer of the same detector over another library."""
     alone = HybridDetector(
         rows=given.rows, semantic=like.semantic and Semantic(like.semantic.embedder)

@@ -1,4 +1,4 @@
-"""Which weights fuse the legs best, and when does no skill fit? Chosen by cross-validation.
+"""Fits signal weights and the fit model by cross-validation.
 
     python -m benchmarks.retrieval_fit --data DIR [--vectors none]
 
@@ -8,7 +8,7 @@ on all sets the same way, but for `toollens_test`: its documents are records of 
 together, nothing like a description. Nothing is fitted on it. For the verdict a logistic function
 is fitted on requests with and without their right skill, among all skills of a set and among 30
 drawn by chance, each set weighing the same. Nothing here is part of the package; the constants it
-prints stand in `detect/fusion.py`.
+prints stand in `detect/ranking.py`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ import numpy  # noqa: E402, ICN001 - `np` is the untyped one
 from labelled import find_sets, load_set, small_library  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
-from satchel.detect.fusion import MEANING, WORDS, Signs  # noqa: E402
+from satchel.detect.embeddings.registry import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
+from satchel.detect.ranking import MEANING, WORDS, FitFeatures  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
-from satchel.detect.vectors.open import open_embedder  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from labelled import LabelledSet
 
-    from satchel.detect.vectors.base import Embedder
+    from satchel.detect.embeddings.base import Embedder
 
 np: Any = numpy  # its types are only half known to the checker
 DRAWS = 350
@@ -52,21 +52,21 @@ SMALL = 30
 LOSS = 0.05
 
 
-def stretched(given: LabelledSet, detector: HybridDetector, legs: Sequence[str]) -> list[Any]:
+def stretched(given: LabelledSet, detector: HybridDetector, signals: Sequence[str]) -> list[Any]:
     """For each request: its candidates' legs, stretched to 0..1, and which of them are right."""
     made: list[Any] = []
     for request in _some(given):
         found = detector.ranking(request.text, given.skills)
-        keys = sorted({key for leg in found.legs.values() for key in leg.scores})
-        matrix = np.zeros((len(keys), len(legs)), np.float32)
-        for column, name in enumerate(legs):
-            leg = found.legs.get(name)
-            if leg is None or not leg.scores:
+        keys = sorted({key for signal in found.signals.values() for key in signal.scores})
+        matrix = np.zeros((len(keys), len(signals)), np.float32)
+        for column, name in enumerate(signals):
+            signal = found.signals.get(name)
+            if signal is None or not signal.scores:
                 continue
-            low, high = leg.low, max(leg.scores.values())
+            low, high = signal.low, max(signal.scores.values())
             if high > low:
                 for row, key in enumerate(keys):
-                    matrix[row, column] = (leg.scores.get(key, low) - low) / (high - low)
+                    matrix[row, column] = (signal.scores.get(key, low) - low) / (high - low)
         right = np.array([key in request.right for key in keys], bool)
         made.append((matrix, right, len(request.right)))
     return made
@@ -84,11 +84,11 @@ def judge(made: Sequence[Any], weights: Any) -> tuple[float, float]:
     return 100 * hits / len(made), 100 * recalls / len(made)
 
 
-def choose(data: dict[str, list[Any]], legs: Sequence[str]) -> None:
+def choose(data: dict[str, list[Any]], signals: Sequence[str]) -> None:
     """Print what cross-validation says, and the weights of all sets that are not to stay unseen."""
     seen = [name for name in data if name not in UNSEEN]
     dice = np.random.default_rng(0)
-    wide = dice.dirichlet(np.full(len(legs), 1.0), DRAWS)
+    wide = dice.dirichlet(np.full(len(signals), 1.0), DRAWS)
     scores = {name: _scores(data[name], wide) for name in seen}
 
     def best(names: Sequence[str]) -> Any:
@@ -100,12 +100,12 @@ def choose(data: dict[str, list[Any]], legs: Sequence[str]) -> None:
     for name in seen:
         weights = best([other for other in seen if other != name] or seen)
         hit, recall = judge(data[name], weights)
-        print(f"  {name}, chosen without it: {hit:.1f} / {recall:.1f}  {_shown(legs, weights)}")
+        print(f"  {name}, chosen without it: {hit:.1f} / {recall:.1f}  {_shown(signals, weights)}")
     weights = best(seen)
     for name, made in data.items():
         hit, recall = judge(made, weights)
         print(f"  {name}, chosen with {', '.join(seen)}: {hit:.1f} / {recall:.1f}")
-    print(f"  weights: {_shown(legs, weights)}")
+    print(f"  weights: {_shown(signals, weights)}")
 
 
 def _scores(made: Sequence[Any], drawn: Any) -> Any:
@@ -133,12 +133,12 @@ class Verdicts(NamedTuple):
 def verdicts(given: LabelledSet, detector: HybridDetector, fresh: Any) -> Verdicts:
     """Ask with and without the right skill, among all and among a few."""
     dice = random.Random(2)
-    rows: list[tuple[Signs, bool, bool, bool]] = []
+    rows: list[tuple[FitFeatures, bool, bool, bool]] = []
     for number, request in enumerate(_some(given)):
         ranked = detector.ranking(request.text, given.skills)
-        hit = not request.right.isdisjoint(one.key for one in ranked.fused[:3])
-        rows.append((detector.signs(ranked), True, hit, False))
-        rows.append((detector.signs(ranked, sorted(request.right)), False, False, False))
+        hit = not request.right.isdisjoint(one.key for one in ranked.ranked[:3])
+        rows.append((detector.features(ranked), True, hit, False))
+        rows.append((detector.features(ranked, sorted(request.right)), False, False, False))
         if number % 2:
             continue
         others = small_library(given, request.right, SMALL, dice)
@@ -147,8 +147,8 @@ def verdicts(given: LabelledSet, detector: HybridDetector, fresh: Any) -> Verdic
             alone = fresh()
             alone.prepare(library)
             ranked = alone.ranking(request.text, library)
-            hit = fit and one.path in {that.key for that in ranked.fused[:3]}
-            rows.append((alone.signs(ranked), fit, hit, True))
+            hit = fit and one.path in {that.key for that in ranked.ranked[:3]}
+            rows.append((alone.features(ranked), fit, hit, True))
     signs, fits, found, small = zip(*rows, strict=True)
     return Verdicts(np.array(signs), np.array(fits), np.array(found), np.array(small))
 
@@ -168,7 +168,7 @@ def logistic(signs: Any, fits: Any, weight: Any) -> Any:
 
 def calibrate(data: dict[str, Verdicts], used: Sequence[str]) -> None:
     """Print the verdict's weights, and what they come to on a set that was left out."""
-    columns = [Signs._fields.index(name) for name in used]
+    columns = [FitFeatures._fields.index(name) for name in used]
     seen = [name for name in data if name not in UNSEEN]
 
     def fit(names: Sequence[str]) -> Any:
@@ -210,8 +210,8 @@ def _some(given: LabelledSet) -> list[Any]:
     return requests[:MOST]
 
 
-def _shown(legs: Sequence[str], weights: Any) -> dict[str, float]:
-    return {name: round(float(value), 3) for name, value in zip(legs, weights, strict=True)}
+def _shown(signals: Sequence[str], weights: Any) -> dict[str, float]:
+    return {name: round(float(value), 3) for name, value in zip(signals, weights, strict=True)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -238,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         detector.prepare(labelled.skills)
         if (
             embedder
-            and "about" not in detector.ranking(labelled.requests[0].text, labelled.skills).legs
+            and "about" not in detector.ranking(labelled.requests[0].text, labelled.skills).signals
         ):
             print(f"  {folder.name} is left out: the model does not cover its language")
             continue

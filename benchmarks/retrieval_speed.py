@@ -1,4 +1,4 @@
-"""How long does a search take, from 1,000 to 1,000,000 skills, and how near is it to bare tantivy?
+"""Search time from 1,000 to 1,000,000 skills, compared with bare tantivy.
 
     python benchmarks/retrieval_speed.py --out benchmarks/results/retrieval-speed.json
     python benchmarks/retrieval_speed.py --sizes 1000 10000      # a quick look
@@ -42,7 +42,7 @@ from sampling import environment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.detect.index import FieldIndex, Row
+    from satchel.detect.index import FieldIndex, IndexRow
     from satchel.skill import Skill
 
 SIZES = (1_000, 10_000, 69_568, 1_000_000)
@@ -82,7 +82,7 @@ class Bare:
         self.fields = FIELDS
         self.searcher: Any = self.index.searcher()
 
-    def update(self, rows: list[Row]) -> None:
+    def update(self, rows: list[IndexRow]) -> None:
         """Add or replace rows; a search sees them."""
         few = len(rows) < 500
         writer = self.index.writer(15_000_000 if few else 1_000_000_000, 1)
@@ -128,9 +128,9 @@ class Bare:
         return found
 
 
-def rows_of(skills: tuple[Skill, ...], bodies: list[str]) -> list[Row]:
+def rows_of(skills: tuple[Skill, ...], bodies: list[str]) -> list[IndexRow]:
     """What the index gets, cut as always; the body is the opening, for more is not known."""
-    from satchel.detect.terms import head_texts, row_of
+    from satchel.detect.tokenizer import head_texts, row_of
 
     return [
         row_of(skill, {**head_texts(skill), "body": body})
@@ -146,15 +146,15 @@ def _timed(call: Callable[[], Any]) -> dict[str, float]:
 
 def measure(size: int, folder: str, rounds: int) -> dict[str, Any]:
     """Everything at one size, in this process."""
-    from satchel.detect.hybrid import CANDIDATES, MANY_CANDIDATES, HybridDetector
+    from satchel.detect.hybrid import MAX_CANDIDATES, MAX_LONG_GOAL_CANDIDATES, HybridDetector
     from satchel.detect.index.memory import MemoryIndex
-    from satchel.detect.index.tantivy_engine import TantivyIndex
-    from satchel.detect.terms import goal_terms
+    from satchel.detect.index.tantivy_index import TantivyIndex
+    from satchel.detect.tokenizer import GoalText
 
     found = texts(size)
     skills = skills_of(found)
     asked = {kind: goals(found, rounds, kind) for kind in KINDS}
-    rows: list[Row] = []
+    rows: list[IndexRow] = []
     bodies = [text.body for text in found]
     builds = {"cutting into terms": _timed(lambda: rows.extend(rows_of(skills, bodies)))}
     del found
@@ -173,22 +173,24 @@ def measure(size: int, folder: str, rounds: int) -> dict[str, Any]:
     ours = engines["index"]
 
     def many(terms: dict[str, float]) -> int:
-        return CANDIDATES if len(terms) <= 24 else MANY_CANDIDATES
+        return MAX_CANDIDATES if len(terms) <= 24 else MAX_LONG_GOAL_CANDIDATES
 
     asks: dict[str, Callable[[str, dict[str, float]], Any]] = {
         "bare": lambda _text, terms: bare.search(terms),
         "bare, apart": lambda _text, terms: bare.apart(terms, many(terms)),
-        "legs": lambda _text, terms: ours.search_legs(list(terms.items()), LEGS, many(terms)),
+        "legs": lambda _text, terms: ours.search_signals(list(terms.items()), LEGS, many(terms)),
         "ranking": lambda text, _terms: detector.ranking(text, skills, most=10),
         "detector": lambda text, _terms: detector.rank(text, skills, 10),
     }
     for name, engine in engines.items():
-        asks[name] = lambda _text, terms, engine=engine: engine.search_legs(
+        asks[name] = lambda _text, terms, engine=engine: engine.search_signals(
             list(terms.items()), EACH, many(terms)
         )
     gc.collect()
     gc.freeze()  # a million rows of the benchmark's own are not to be walked again and again
-    spent = {kind: _ask(asks, [(goal, goal_terms(goal)) for goal in asked[kind]]) for kind in KINDS}
+    spent = {
+        kind: _ask(asks, [(goal, GoalText(goal).terms) for goal in asked[kind]]) for kind in KINDS
+    }
     updates = _updates(bare, engines, detector, skills, rows, by_key, asked["short"][0])
     sizes = {name: _disk(place) for name, place in places.items() if os.path.isdir(place)}
     return {
@@ -225,8 +227,8 @@ def _updates(
     engines: dict[str, FieldIndex],
     detector: Any,
     skills: tuple[Skill, ...],
-    rows: list[Row],
-    by_key: dict[str, Row],
+    rows: list[IndexRow],
+    by_key: dict[str, IndexRow],
     goal: str,
     rounds: int = 7,
 ) -> dict[str, dict[str, float]]:
@@ -246,7 +248,7 @@ def _updates(
         for name, engine in engines.items():
             calls[name] = lambda engine=engine, row=row: (
                 engine.update([row]),
-                engine.search_legs(terms, EACH, 10),
+                engine.search_signals(terms, EACH, 10),
             )
         for name, call in calls.items():
             spent.setdefault(name, []).append(_timed(call))
@@ -258,10 +260,10 @@ def _updates(
 
 def memory(folder: str, what: str, asked: list[str]) -> dict[str, float]:
     """What an opened index keeps in memory after some searches, in a process of its own."""
-    from satchel.detect.index.tantivy_engine import TantivyIndex
-    from satchel.detect.terms import goal_terms
+    from satchel.detect.index.tantivy_index import TantivyIndex
+    from satchel.detect.tokenizer import GoalText
 
-    terms = [goal_terms(goal) for goal in asked]
+    terms = [GoalText(goal).terms for goal in asked]
     __import__("tantivy")
     before = _resident()
     if what == "bare":
@@ -271,7 +273,7 @@ def memory(folder: str, what: str, asked: list[str]) -> dict[str, float]:
     else:
         index = TantivyIndex(os.path.join(folder, what))
         for one in terms:
-            index.search_legs(list(one.items()), EACH, 100)
+            index.search_signals(list(one.items()), EACH, 100)
     gc.collect()
     after = _resident()
     return {key: after[key] - before[key] for key in after}

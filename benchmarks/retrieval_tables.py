@@ -1,4 +1,4 @@
-"""How do the figures about finding the right skill stand in the documentation?"""
+"""Documentation tables of the retrieval figures."""
 
 from __future__ import annotations
 

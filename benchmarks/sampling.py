@@ -1,4 +1,4 @@
-"""How a measurement is repeated: programs run in turns, and figures with their spread."""
+"""Repeats measurements in turns and summarises them with their spread."""
 
 from __future__ import annotations
 

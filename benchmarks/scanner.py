@@ -1,4 +1,4 @@
-"""How much does the scanner find, and how often is it wrong? Recall and false positives.
+"""Recall and false positives of the security scanner.
 
 Example:
     python benchmarks/scanner.py --malskills DIR --skillfortify DIR --cisco ../cisco/bin/python
@@ -32,12 +32,12 @@ sys.path[:0] = [os.path.join(ROOT, "benchmarks"), os.path.join(ROOT, "src")]
 from interval import wilson  # noqa: E402 - found through the line above
 
 from satchel.security import scan_tree  # noqa: E402 - the same
-from satchel.skill.tree import FolderTree, Limits  # noqa: E402 - the same
+from satchel.skill.file_tree import FolderTree, TreeLimits  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LIMITS = Limits(files=100_000, depth=64, size=1 << 30)
+_LIMITS = TreeLimits(files=100_000, depth=64, size=1 << 30)
 _ADAPTER = os.path.join(ROOT, "benchmarks", "peer_adapters", "cisco_scanner.py")
 
 
@@ -99,7 +99,7 @@ def load_skillfortify(path: str) -> list[Sample]:
 
 
 def load_skill_inject(path: str) -> list[Sample]:
-    """The set that nobody looked at while the rules were written."""
+    """The held-out set."""
     from skill_inject import build
 
     target = tempfile.mkdtemp(prefix="skill-inject-")

@@ -1,4 +1,4 @@
-"""What does it cost to verify a skill before it is loaded?
+"""Cost of verifying a skill's digest before it is loaded.
 
     python benchmarks/sealing.py --out benchmarks/results/sealing.json
 
@@ -38,23 +38,23 @@ class Bench:
     """One skill of so many files, bound in each way."""
 
     def __init__(self, folder: str, files: int) -> None:
-        from satchel.library import Library, Location, TrustBook
-        from satchel.library.lockfile import Locked, Place, lock_path, render_lock
+        from satchel.library import Library, Location, TrustStore
+        from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
         from satchel.settings import load_settings
-        from satchel.skill.tree import FolderTree, seal
+        from satchel.skill.file_tree import FolderTree, seal
 
         self.settings = load_settings(folder, env={"SATCHEL_HOME": folder}, trace="memory")
         self.libraries: dict[str, Library] = {}
         for way in WAYS:
             place = os.path.join(folder, way, "skills")
             _write(os.path.join(place, "one"), files)
-            book = TrustBook(os.path.join(folder, f"{way}.json"), locked=way == "locked")
+            book = TrustStore(os.path.join(folder, f"{way}.json"), locked=way == "locked")
             library = Library([Location(place, trusted=True)], trust=book)
             skill = library.list_skills(hidden=True)[0]
             if way == "locked":
                 found = seal(FolderTree(skill.base_dir))
-                source = Place("git", "https://example.org/skills", "main", "0" * 40)
-                row = Locked("one", "one", source, "MIT", found.digest, found.files)
+                source = LockedSource("git", "https://example.org/skills", "main", "0" * 40)
+                row = LockEntry("one", "one", source, "MIT", found.digest, found.files)
                 with open(lock_path(place), "wb") as file:
                     file.write(render_lock({"one": row}))
             self.libraries[way] = library
@@ -93,7 +93,7 @@ def measure(files: int, rounds: int) -> list[dict[str, float]]:
     folder = tempfile.mkdtemp(prefix="sealing-")
     try:
         bench = Bench(folder, files)
-        time.sleep(0.2)  # what is younger than 50 ms is not believed
+        time.sleep(0.2)  # files younger than 50 ms are read again
         ready = {way: bench.tools(way, "again") for way in WAYS}
         for tools in ready.values():
             _timed(tools)
@@ -120,14 +120,14 @@ def _timed(tools: Toolset) -> float:
 
 def _parts(library: Library) -> dict[str, float]:
     """The check alone, the pass over the folder that is part of it, and the listing it replaces."""
-    from satchel.library.survey import survey
+    from satchel.library.fingerprint import list_stamps
     from satchel.tools.skill_tool import list_folder
 
     skill = library.refresh().skills[0]
     base = skill.base_dir
     calls: dict[str, Callable[[], Any]] = {
         "check": lambda: library.seals.check(skill),
-        "pass over the folder": lambda: survey(base),
+        "pass over the folder": lambda: list_stamps(base),
         "listing": lambda: list_folder(base, "SKILL.md"),
     }
     spent: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Which skills does the SKILL-INJECT set mean? Builds them from its parts.
+"""Builds the skills of the SKILL-INJECT set from its parts.
 
 The set has clean skills, and injections apart from them: a line, where it goes, and the scripts it
 speaks of. Each injection becomes one skill: a copy of the clean one of its first task, with the

@@ -1,4 +1,4 @@
-"""What a bare install weighs, and how long its commands take from start to end.
+"""Size of a bare install, and the run time of its commands.
 
     python benchmarks/startup.py --workdir DIR --out startup.json
 

@@ -1,4 +1,4 @@
-"""Does anything leak when programs are started ten thousand times, and what does a start cost?
+"""Resource leaks and start cost over ten thousand program starts.
 
     python benchmarks/stdio.py --calls 10000
 
@@ -28,7 +28,7 @@ from measure import machine
 
 from runners.leftovers import below
 from runners.once import run_once
-from satchel.runners.base import Launch, Limits, Program, RunRequest
+from satchel.runners.base import Launch, Program, ProgramLimits, RunRequest
 from satchel.runners.launcher import Launcher
 
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "runners" / "faulty" / "program.c"
@@ -68,7 +68,7 @@ def resident(pid: int) -> int:
 def leak(program: str, calls: int) -> dict[str, Any]:
     """Make many calls of all kinds, and compare before with after."""
     launcher = Launcher()
-    limits = Limits(timeout=10)
+    limits = ProgramLimits(timeout=10)
     faults: Counter[str] = Counter()
     slowest = 0.0
 
@@ -105,7 +105,7 @@ def leak(program: str, calls: int) -> dict[str, Any]:
 def cost(program: str, rounds: int) -> dict[str, float]:
     """Median milliseconds of one call, three ways, taken in turn."""
     launcher = Launcher()
-    limits = Limits(timeout=10)
+    limits = ProgramLimits(timeout=10)
     argv = (program, *KINDS["answers"])
     launch = Launch(argv, (), "/", limits=limits)
     request = RunRequest("stdio", "cost", {}, Program(argv, "/", "binary"), limits=limits)

@@ -1,4 +1,4 @@
-"""How do the figures of the store and the scanner stand in the documentation?"""
+"""Documentation tables of the store and scanner figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the kept figures stand in the documentation? Writes the tables between its markers.
+"""Writes the kept figures as tables between the markers of the documentation.
 
     python benchmarks/tables.py            # after a new run
     python benchmarks/tables.py --check    # fail when a page shows other figures than the results

@@ -1,4 +1,4 @@
-"""What happens when 200 calls of 20 skills come at once, with and without one that hangs?
+"""Behaviour of 200 concurrent calls of 20 skills, with and without one that hangs.
 
 Each answer carries its caller's token, so that a mixed-up one is seen. Processes are counted from
 outside while the calls run: everything below the launcher.
@@ -28,7 +28,7 @@ def run(programs: dict[str, Program], tier: Tier, *, hung: bool) -> dict[str, An
         tier: how they are held.
         hung: whether the one that hangs takes part. The others are called as often either way.
     """
-    from satchel.runners.base import Limits, RunRequest
+    from satchel.runners.base import ProgramLimits, RunRequest
     from satchel.runners.pool import Pool
 
     pool = Pool(tier=tier)
@@ -42,7 +42,7 @@ def run(programs: dict[str, Program], tier: Tier, *, hung: bool) -> dict[str, An
         timeout = 3.0 if name == "hangs" else 60.0
         workers = 2 if name.startswith("warm") else 0
         token = {"token": f"{name}-{number}"}
-        limits = Limits(timeout=timeout)
+        limits = ProgramLimits(timeout=timeout)
         requests.append(RunRequest(name, name, token, program, limits=limits, workers=workers))
     try:
         return _called(pool.run, requests, pool.slots)
@@ -51,7 +51,7 @@ def run(programs: dict[str, Program], tier: Tier, *, hung: bool) -> dict[str, An
 
 
 def _called(call: Any, requests: list[RunRequest], slots: int) -> dict[str, Any]:
-    from satchel.runners import _census
+    from satchel.runners import _process_tree
 
     results: dict[int, RunResult] = {}
     took: dict[int, float] = {}
@@ -68,7 +68,7 @@ def _called(call: Any, requests: list[RunRequest], slots: int) -> dict[str, Any]
     def count() -> None:
         nonlocal most
         while not done.wait(0.02):
-            most = max(most, len(_census.below(_launcher())))
+            most = max(most, len(_process_tree.descendants(_launcher())))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(len(requests))]
     counter = threading.Thread(target=count)

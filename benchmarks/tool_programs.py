@@ -1,4 +1,4 @@
-"""Which programs do the benchmarks of tool skills call? The same small one, in every runtime.
+"""The small program that tool benchmarks call, in every runtime.
 
 `once` reads a line and ends, as the templates do. `loop` answers line after line.
 """

@@ -1,4 +1,4 @@
-"""How do the figures of tool skills stand in the documentation?"""
+"""Documentation tables of the tool skill figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a call of a tool skill cost, beside the same program without anything around it?
+"""Cost of a tool skill call compared with the bare program.
 
     python benchmarks/tools.py --out benchmarks/results/tools.json
     python benchmarks/tools.py --part warm --rounds 50      # also: cold, whole, crowd
@@ -50,20 +50,20 @@ class Bench:
     def __init__(self, folder: str) -> None:
         from satchel.runners.pool import Pool
         from satchel.runners.runtimes import Runtimes
-        from satchel.runners.sandbox import choose
+        from satchel.runners.tiers import choose_tier
         from satchel.settings import load_settings
 
         home = os.path.join(folder, "home")
         env = {"SATCHEL_HOME": home, "PATH": os.environ.get("PATH", "")}
         self.settings: Settings = load_settings(folder, env=env, trace="memory")
-        self.tier: Tier = choose(self.settings)
+        self.tier: Tier = choose_tier(self.settings)
         self.runtimes = Runtimes(self.settings.paths.cache)
         self.place = os.path.join(folder, "skills")
         self.pool = Pool(tier=self.tier)
 
     def program(self, name: str, source: Source | None = None) -> Program:
         """A skill, written and built."""
-        from satchel.skill.manifest_read import load_manifest
+        from satchel.skill.manifest_parser import load_manifest
 
         folder = os.path.join(self.place, name)
         if not os.path.exists(folder):
@@ -80,12 +80,12 @@ class Bench:
         return RunRequest(name, name, {"token": TOKEN}, self.program(name), workers=workers)
 
     def held(self, program: Program) -> Process:
-        """A process in the sandbox, with nobody between its pipes and us."""
-        from satchel.runners.base import Powers
+        """A sandboxed process, with direct pipes."""
+        from satchel.runners.base import ProgramPermissions
         from satchel.runners.launcher import launcher
-        from satchel.runners.sandbox import dress
+        from satchel.runners.sandbox import sandboxed_launch
 
-        return launcher().start(dress(program, Powers(), tier=self.tier))
+        return launcher().start(sandboxed_launch(program, ProgramPermissions(), tier=self.tier))
 
     def close(self) -> None:
         """End what is kept."""
@@ -161,7 +161,7 @@ def whole(bench: Bench) -> Measures:
     from satchel.detect.pipeline import default_detector
     from satchel.library import Library, Location
     from satchel.tools import make_toolset
-    from satchel.tools.engine import LocalEngine
+    from satchel.tools.program_runner import ProgramRunner
 
     names = ("python", "python-loop", "binary-loop")
     requests = {name: bench.request(name) for name in names}
@@ -170,7 +170,7 @@ def whole(bench: Bench) -> Measures:
         library,
         bench.settings,
         detector=lambda: default_detector(bench.settings),
-        engine=LocalEngine(bench.settings),
+        engine=ProgramRunner(bench.settings),
     )
     found: Measures = {}
     for name, request in requests.items():

@@ -1,4 +1,4 @@
-"""How long do the first page of skills and a search as you type take in the browser's server?
+"""Response time of the first page of skills and of search-as-you-type in the web UI.
 
     python benchmarks/ui_speed.py --workdir WORK --out ui-speed.json
     python benchmarks/ui_speed.py --skills 3000 --rounds 1            # a quick look
@@ -54,7 +54,7 @@ _began = time.monotonic()
 
 
 def say(words: str) -> None:
-    """What is under way, for whoever waits."""
+    """Progress for the user."""
     print(f"[{time.monotonic() - _began:6.1f} s] {words}", file=sys.stderr, flush=True)
 
 
@@ -84,7 +84,7 @@ class Browser:
         return answer, answer.read().decode("utf-8", "replace")
 
     def reconnect(self) -> None:
-        """A new connection: the server ends one that nobody uses for a few seconds."""
+        """Open a new connection: the server closes idle ones after a few seconds."""
         self.close()
         self._line.connect()
 
@@ -187,7 +187,7 @@ def prepare(satchel: Any, minutes: float) -> None:
 
 
 def start(project: Path) -> tuple[subprocess.Popen[str], Browser]:
-    """A server of its own, and somebody who came in by its link."""
+    """A separate server, and a logged-in client."""
     command = [sys.executable, "-m", "satchel", "ui", "--no-browser", "--port", "0"]
     server = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
@@ -234,7 +234,7 @@ def main() -> None:
     home = workdir / f"home-{options.count or 'all'}"
     home.mkdir(exist_ok=True)
     os.environ.update(SATCHEL_HOME=str(home), HOME=str(home), SATCHEL_TRUST="all")
-    from satchel.facade import Satchel
+    from satchel.satchel import Satchel
 
     satchel = Satchel.for_project(project)
     say(f"{len(written)} skills, {len(satchel.library.snapshot())} of them offered; their index")

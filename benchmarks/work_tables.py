@@ -1,4 +1,4 @@
-"""How do the figures of goals that run on an engine stand in the documentation?"""
+"""Documentation tables of the goal engine figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is the floor: the same walk written by hand, with nothing a library needs.
+"""The lower bound of discovery: the same walk written by hand.
 
 These are the yardsticks, not competitors. `python_limit` does no check, no repair, no record and
 reads only what plain `key: value` lines say; no library can be honest and faster in plain Python.

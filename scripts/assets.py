@@ -1,11 +1,11 @@
-"""Where does the script come from that pages ship and nobody here wrote? From npm, by its digest.
+"""Installs htmx, which the web UI ships, from npm and checks its digest.
 
 Example:
     python scripts/assets.py                  install what tests/ui/package-lock.json pins, and copy
     python scripts/assets.py node_modules     copy from a folder where that was done already
 
-htmx is not part of the sources: a wheel has it, and a checkout gets it here, before it is built or
-tried. Without it every page works by plain links and forms.
+htmx is not part of the sources: a wheel contains it, and a checkout gets it by this script before
+it is built or tested. Without it every page works with plain links and forms.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _install(folder: str) -> None:
         pass
     try:
         os.rename(beside, folder)
-    except OSError:  # somebody else was quicker
+    except OSError:  # another process was faster
         shutil.rmtree(beside, ignore_errors=True)
 
 

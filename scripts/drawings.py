@@ -1,13 +1,13 @@
-"""How do the parts fit together? Draws docs/assets/drawing-*.svg, and the mark of the pages.
+"""Draws docs/assets/drawing-*.svg and the logo of the documentation.
 
 Example:
     python scripts/drawings.py
     python scripts/drawings.py --check
 
-A drawing is data, in `drawings.toml`: boxes at places, and arrows between them. It has a ground of
-its own, light or dark as the reader's system is, so that it can be read on any page. The same
-drawing is said in Chinese where a page in Chinese shows it. `--check` writes nothing; it exits 1
-and names the drawings that are stale.
+A drawing is data in `drawings.toml`: boxes with positions, and arrows between them. It has its own
+background, light or dark as the reader's system, so that it can be read on any page. Where a
+Chinese page shows it, it is also drawn in Chinese. `--check` writes nothing; it exits 1 and names
+the stale drawings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CELL = 0.5
 
 
 class Box(NamedTuple):
-    """Words in a frame. Without lines the title stands in the middle."""
+    """A frame with a title; without lines the title is centred."""
 
     key: str
     x: int
@@ -60,7 +60,7 @@ class Drawing(NamedTuple):
 
     name: str
     title: str
-    """What somebody who does not see it is told."""
+    """The alternative text."""
     width: int
     height: int
     boxes: tuple[Box, ...]

@@ -1,8 +1,8 @@
-"""Which rules about files are broken? Ruff and pyright do not look at these.
+"""Checks rules about files that ruff and pyright do not check.
 
-1. No Python file is longer than 750 lines: a limit that only warns slips.
-2. No file names a package registry, an index address or a place a package was fetched from. Who
-   installs Satchel decides where packages come from; hashes say that they are the right ones.
+1. No Python file is longer than 750 lines.
+2. No file names a package registry, an index address or the origin of a package. Users of Satchel
+   decide where packages come from; hashes prove that they are the right ones.
 
 Example:
     python scripts/gates.py
@@ -69,7 +69,7 @@ def project_files(root: str) -> list[str]:
 
 
 def check_length(path: str, text: str, limit: int = MAX_LINES) -> list[Finding]:
-    """Is a Python file too long?"""
+    """Find Python files that are too long."""
     lines = len(text.splitlines())
     if path.endswith(".py") and lines > limit:
         return [Finding(path, limit + 1, f"{lines} lines, more than {limit}: split it by noun")]
@@ -77,7 +77,7 @@ def check_length(path: str, text: str, limit: int = MAX_LINES) -> list[Finding]:
 
 
 def check_registries(path: str, text: str) -> list[Finding]:
-    """Does a file say where packages come from?"""
+    """Find names of package registries."""
     return [
         Finding(
             path,

@@ -1,7 +1,7 @@
-"""Which tests prove which requirement? Reads docs/requirements.toml and the marks in tests/.
+"""Maps requirements to tests, from docs/requirements.toml and the marks in tests/.
 
-The tests are read, not run: a mark in a file that cannot be imported still counts here, and the
-test run says whether it passes.
+The tests are parsed, not run: a mark in a file that cannot be imported counts here, and fails in
+the test run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Row(NamedTuple):
     text: str
     group: str
     open: bool
-    """Nobody has claimed it to be done."""
+    """Whether it is not implemented yet."""
 
 
 class Difference(NamedTuple):
@@ -81,7 +81,7 @@ def _test_files(folder: str) -> Iterator[str]:
 
 
 def _marks(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Pairs of requirement and test name. A mark on a class or file stands for all its tests."""
+    """Pairs of requirement and test name. A mark on a class or file covers all its tests."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == "pytestmark" for target in node.targets

@@ -1,13 +1,12 @@
-"""What do we repair, warn of and refuse in real files? Prints the table of docs/concepts/repair.md.
+"""Prints the table of docs/concepts/repair.md: repairs, warnings and refusals in real files.
 
 Example:
     python scripts/repair_table.py
     python scripts/repair_table.py --corpus ../shared/corpus
 
-Two sets are read. `raw-frontmatter` holds frontmatters as their authors wrote them: it says how
-often something occurs. `frontmatter-edge-cases` holds the heads of files picked because they are
-broken: it says what becomes of them. Neither has whole bodies, so the two rules about bodies are
-left out.
+Two sets are read. `raw-frontmatter` has frontmatter as authors wrote it and shows how often each
+rule matches. `frontmatter-edge-cases` has headers of files selected because they are broken.
+Neither has whole bodies, so the two rules about bodies are omitted.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ def main(arguments: list[str]) -> int:
 
 def count(path: str) -> Tally:
     """Read every file of one set as the library would."""
-    from satchel.skill.load import parse_document
-    from satchel.skill.validate import check
+    from satchel.skill.reader import parse_document
+    from satchel.skill.validate import check_document
 
     files = loaded = clean = 0
     seen: Counter[str] = Counter()
@@ -68,7 +67,7 @@ def count(path: str) -> Tally:
         raw = str(row["raw"])
         data = raw.encode() if row.get("encoding", "utf-8") == "utf-8" else base64.b64decode(raw)
         document = parse_document(data, str(row["dir_name"]), "SKILL.md", (0, 0, 0))
-        codes = {problem.code for problem in check(document)} - BODY_RULES
+        codes = {problem.code for problem in check_document(document)} - BODY_RULES
         files += 1
         seen.update(codes)
         if document.head is None:

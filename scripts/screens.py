@@ -1,4 +1,4 @@
-"""What does the browser show? Takes pictures of every page from the real `satchel ui`.
+"""Takes screenshots of every page of `satchel ui`.
 
 Example:
     python scripts/screens.py                 every page, light and dark, English and Chinese
@@ -7,10 +7,9 @@ Example:
     python scripts/screens.py --docs          the pictures that the documentation names
     python scripts/screens.py --check         take none; say which page or picture is wrong
 
-The documentation names a picture as `screen-PAGE.png`, with `-dark` and `-zh` behind the page where
-it wants that. Pixels differ from machine to machine with the fonts: `--check` asks whether every
-page can be drawn without a complaint, and whether every picture that is named can be taken and is
-there.
+The documentation names a picture `screen-PAGE.png`, with `-dark` and `-zh` after the page where
+needed. Pixels depend on the fonts of a machine: `--check` only checks that every page renders
+without console errors, and that every named picture can be taken and exists.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ASSETS = os.path.join(ROOT, "docs", "assets")
-TALLEST = 1_100
-"""Pixels of a page that a picture of the documentation shows, from its top."""
-NARROW = 400
+MAX_PICTURE_PIXELS = 1_100
+"""Height of a picture in the documentation."""
+NARROW_WINDOW_PIXELS = 400
 _NAMED = re.compile(r"screen-([a-z0-9-]+?)((?:-dark)?(?:-zh)?)\.png")
 
 
@@ -48,14 +47,14 @@ class Shot(NamedTuple):
     path: str
     act: Callable[[Page, Demo], None] | None = None
     width: int = 0
-    """Of the window; as everybody's when 0."""
+    """Width of the window; the usual one when 0."""
     inside: bool = True
-    """Whether somebody is signed in."""
+    """Whether the user is signed in."""
     status: int = 200
 
 
 class Look(NamedTuple):
-    """Who looks."""
+    """Theme and language of a screenshot."""
 
     dark: bool = False
     zh: bool = False
@@ -108,7 +107,7 @@ def _edit(page: Page, _: Demo) -> None:
 
 
 def _looked(page: Page, _: Demo) -> None:
-    """Whatever the page looks at by itself is done."""
+    """Wait until the page has loaded its parts."""
     page.wait_for_function("() => !document.querySelector('.working')")
 
 
@@ -117,7 +116,7 @@ SHOTS = (
     Shot("skills", "/skills"),
     Shot("skills-search", "/skills?q=review+a+branch"),
     Shot("skills-open", "/skills", _open_row),
-    Shot("skills-narrow", "/skills", width=NARROW),
+    Shot("skills-narrow", "/skills", width=NARROW_WINDOW_PIXELS),
     Shot("add", "/skills", _open_dialog),
     Shot("import", "/skills/import"),
     Shot("plan", "/skills/import", _upload),
@@ -132,7 +131,7 @@ SHOTS = (
     Shot("goal", "/goals/release-1-2"),
     Shot("goal-step", "/goals/release-1-2?step=review"),
     Shot("goal-asking", "/goals/letter-november"),
-    Shot("goal-narrow", "/goals/release-1-2", width=NARROW),
+    Shot("goal-narrow", "/goals/release-1-2", width=NARROW_WINDOW_PIXELS),
     Shot("health", "/health", _looked),
     Shot("nowhere", "/nowhere", status=404),
 )
@@ -304,7 +303,7 @@ def take(page: Page, path: str, *, whole: bool) -> None:
     from PIL import Image
 
     with Image.open(path) as image:
-        cut = image.convert("RGB").crop((0, 0, image.width, min(image.height, TALLEST)))
+        cut = image.convert("RGB").crop((0, 0, image.width, min(image.height, MAX_PICTURE_PIXELS)))
     cut.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
 
 

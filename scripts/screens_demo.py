@@ -1,9 +1,8 @@
-"""The project that the pictures of the browser show: one of everything, made by code.
+"""The demo project of the screenshots of the web UI.
 
-A shop's small team: a dozen skills from several places, sound and broken ones, one that was
-modified since it was installed, one that the scan blocks, two whose folder is not trusted yet; a
-past of three weeks;
-and goals: one of twelve steps half done, one that waits for a person, one that is over.
+It has a dozen skills from several locations: valid, broken, modified, blocked and untrusted ones; a
+history of three weeks; and goals: one of twelve steps half done, one that waits for an answer, one
+that has ended.
 """
 
 from __future__ import annotations
@@ -360,7 +359,7 @@ class Scripted:
 async def work() -> None:
     """Run the goals of the project that this process is in, and say when they are far enough."""
     from satchel import Satchel
-    from satchel.goals.engines.opening import open_engine
+    from satchel.goals.engines.factory import open_engine
     from satchel.goals.plan_file import read_plan
 
     satchel = Satchel.for_project(os.getcwd())

@@ -1,14 +1,13 @@
-"""What does each packaged skill do? Writes docs/skills/<name>.md from its record and its tools.
+"""Writes docs/skills/<name>.md for each packaged skill, from its record and its tools.
 
 Example:
     python scripts/skill_pages.py
     python scripts/skill_pages.py --check
     python scripts/skill_pages.py my_package.sheets:skill docs/sheets.md
 
-The frame is `docs/skills/_template.md`. What the tools answer is not written down anywhere: the
-script runs them, on files that the skill's own `prepare` writes into an empty folder. `--check`
-writes nothing; it exits 1 and names the pages that no longer match. With two words it writes the
-page of your own skill.
+The template is `docs/skills/_template.md`. The answers of the tools come from real calls, on files
+that the skill's own `prepare` writes into an empty folder. `--check` writes nothing; it exits 1 and
+names the stale pages. With two arguments it writes the page of your own skill.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def _each_tool(skill: PackagedSkill) -> Iterator[str]:
                     _code(f"{one.problem.en}: {one.value.en}" if one.value.en else one.problem.en),
                     one.trigger.en,
                     one.remedy.en,
-                    _code(one.told("zh")),
+                    _code(one.message("zh")),
                 )
                 for one in tool.failures
             ),

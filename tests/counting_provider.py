@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Self
 
-from satchel.goals.limits import Limit, SharedLimiter
+from satchel.goals.rate_limits import Limit, SharedLimiter
 
 
 class Provider:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from model_server import Request
     from satchel import Satchel
-    from satchel.tools.gate import Ask
+    from satchel.session.permissions import ApprovalRequest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -62,11 +62,11 @@ class Person:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def approve_now(self, ask: Ask) -> bool:
+    def approve_now(self, ask: ApprovalRequest) -> bool:
         self.asked.append(ask.tool)
         return len(self.asked) > 1
 
-    async def approve(self, ask: Ask) -> bool:
+    async def approve(self, ask: ApprovalRequest) -> bool:
         return self.approve_now(ask)
 
     def was_asked(self, server: ModelServer, seen: Callable[[Request], str] = result_of) -> None:

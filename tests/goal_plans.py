@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from satchel.goals.artefacts import MemoryArtefacts
-from satchel.goals.execution import Workbench
+from satchel.goals.artifacts import MemoryArtifacts
+from satchel.goals.executor import StepContext
 from satchel.goals.model import Done, Plan, Retry, Step
-from satchel.goals.perform import perform
+from satchel.goals.step_runner import perform
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -71,7 +71,7 @@ class Execution:
 
     def __init__(self, runner: Any = None, answers: dict[str, Answer] | None = None) -> None:
         self.runner = runner or Runner()
-        self.bench = Workbench(self.runner, MemoryArtefacts())
+        self.bench = StepContext(self.runner, MemoryArtifacts())
         self.answers = answers or {}
         self.recorded: list[str] = []
         self.asked: list[tuple[str, str]] = []

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from satchel.envelope import Envelope
-    from satchel.remote.supplier import McpSupplier
-    from satchel.tools.session import Session
+    from satchel.library.remote.source import McpSupplier
+    from satchel.session.session import Session
 
 
 @contextmanager

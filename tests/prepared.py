@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.runners.runtimes import Runtimes
 from satchel.settings import load_settings
-from satchel.skill.manifest import Manifest
+from satchel.skill.manifest import ToolManifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,9 +27,9 @@ def write_skill(folder: str, files: Mapping[str, str]) -> str:
     return folder
 
 
-def manifest(runtime: Any, entry: str) -> Manifest:
+def manifest(runtime: Any, entry: str) -> ToolManifest:
     """The part of a manifest that a runtime reads."""
-    return Manifest((), runtime, entry)
+    return ToolManifest((), runtime, entry)
 
 
 def in_tier(tier: Any, tmp_path: Any, env: Mapping[str, str]) -> Runtimes:

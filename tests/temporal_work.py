@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from satchel.errors import StepFailed
-from satchel.goals.engines import _temporal_worker, _temporal_workflow
+from satchel.goals.engines import temporal_worker, temporal_workflow
 from satchel.goals.engines.temporal import TemporalEngine
 from satchel.goals.model import Done
 
@@ -33,10 +33,12 @@ SILENCE = 2.5
 
 def be_impatient() -> None:
     """Give silent workers up sooner, in all that this process does from now on."""
-    _temporal_workflow.SILENCE = _temporal_worker.SILENCE = timedelta(seconds=SILENCE)
-    _temporal_worker.STILL = SILENCE / 2
-    _temporal_worker.BEAT = SILENCE / 5
-    _temporal_worker.STICKY = timedelta(seconds=0.5)
+    temporal_workflow.HEARTBEAT_TIMEOUT = temporal_worker.HEARTBEAT_TIMEOUT = timedelta(
+        seconds=SILENCE
+    )
+    temporal_worker.SUSPENDED_S = SILENCE / 2
+    temporal_worker.HEARTBEAT_INTERVAL_S = SILENCE / 5
+    temporal_worker.STICKY_TIMEOUT = timedelta(seconds=0.5)
 
 
 class Logged:
@@ -92,7 +94,7 @@ class WorkerProcess:
     def __init__(self, address: str, queue: str, folder: str) -> None:
         forks = multiprocessing.get_context("forkserver")
         forks.set_forkserver_preload(
-            ["satchel.goals.engines._temporal_worker", TemporalEngine.__module__]
+            ["satchel.goals.engines.temporal_worker", TemporalEngine.__module__]
         )
         here, there = forks.Pipe(duplex=False)
         self.process = forks.Process(target=work, args=(address, queue, folder, there))

@@ -1,4 +1,4 @@
-"""What an extra brings is there, or its install line is said."""
+"""Imports of optional packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which wins, and what a project may not say."""
+"""Sources of settings, their precedence, and limits for projects."""
 
 from __future__ import annotations
 
@@ -66,14 +66,10 @@ def test_a_project_adds_places_and_takes_none_away(tmp_path, env):
     [
         ("satchel.toml", 'budget = "many"', "setting-wrong"),
         ("satchel.toml", "budget = -1", "setting-wrong"),
-        ("satchel.toml", "budget = true", "setting-wrong"),
         ("satchel.toml", 'form = "pdf"', "setting-wrong"),
-        ("satchel.toml", "pin = 3", "setting-wrong"),
         ("satchel.toml", "budgt = 1", "setting-unknown"),
-        ("satchel.toml", "ancestors = true", "setting-unknown"),
         ("pyproject.toml", "[tool.satchel]\nnope = 1", "setting-unknown"),
         ("satchel/config.toml", "budget = inf", "setting-wrong"),
-        ("satchel/config.toml", "unknown = 1", "setting-unknown"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_ignored_alone(tmp_path, env, file, text, code):

@@ -1,4 +1,4 @@
-"""What happened to which skill: events, the file, listeners, spans."""
+"""Trace events, the trace file, listeners and spans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import pytest
 
 from satchel import Satchel
-from satchel.detect import Answer, BaseDetector, Match
+from satchel.detect import BaseDetector, Detection, Match
 from satchel.testing import make_skill
 from satchel.trace import Trace
 
@@ -104,7 +104,7 @@ def test_torn_lines_are_passed_over(tmp_path):
 
 
 def test_a_long_trace_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("satchel.trace._MAX_FILE", 1000)
+    monkeypatch.setattr("satchel.trace._MAX_FILE_BYTES", 1000)
     trace = Trace(str(tmp_path), "p")
     for _ in range(40):
         trace.record("loaded", ("demo",))
@@ -153,7 +153,7 @@ class Picks(BaseDetector):
     def look(self, goal_text, skills, limit=None):
         first, *rest = [Match(one.name, 0.75, f"`{goal_text}`", (), one, "picks") for one in skills]
         notes = (f"There is no skill `{goal_text}`",)
-        return Answer([first], rest, 0.9, 0.4, "picks", 1.25, notes, (), {"calls": 1})
+        return Detection([first], rest, 0.9, 0.4, "picks", 1.25, notes, (), {"calls": 1})
 
 
 @pytest.fixture

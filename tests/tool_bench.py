@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel import Library
-from satchel.library import TrustBook, default_locations
+from satchel.library import TrustStore, default_locations
 from satchel.runners.base import Program, RunResult
 from satchel.settings import load_settings
 from satchel.testing import make_tool_skill
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from satchel.runners.base import RunRequest
-    from satchel.tools.engine import LocalEngine
+    from satchel.tools.program_runner import ProgramRunner
 
 
 class PlainEngine:
@@ -41,7 +41,7 @@ class PlainEngine:
         asked: dict[str, Any] = {"arguments": dict(request.arguments)}
         if request.several:
             asked["tool"] = request.tool
-        powers = request.powers
+        permissions = request.permissions
         began = time.monotonic()
         try:
             done = subprocess.run(
@@ -50,8 +50,8 @@ class PlainEngine:
                 capture_output=True,
                 text=True,
                 check=False,
-                cwd=powers.workspace or request.program.folder,
-                env={"PATH": os.environ["PATH"], **dict(powers.secrets)},
+                cwd=permissions.workspace or request.program.folder,
+                env={"PATH": os.environ["PATH"], **dict(permissions.secrets)},
                 timeout=request.limits.timeout,
             )
         except subprocess.TimeoutExpired:
@@ -86,11 +86,11 @@ class Workbench:
         self.settings = load_settings(self.project, env={**home, **(env or {})}, **given)
         self.trace = Trace()
         self.library = Library(
-            default_locations(self.settings), trust=TrustBook(None), trace=self.trace
+            default_locations(self.settings), trust=TrustStore(None), trace=self.trace
         )
         self.engine = PlainEngine()
         self.tools = session_over(
-            self.library, self.settings, engine=cast("LocalEngine", self.engine)
+            self.library, self.settings, engine=cast("ProgramRunner", self.engine)
         )
 
     def skill(self, name: str = "demo", program: str = "", **given: Any) -> str:

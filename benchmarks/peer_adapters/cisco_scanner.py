@@ -1,4 +1,4 @@
-"""What does cisco-ai-skill-scanner say of these folders? Static analysis, in one process.
+"""cisco-ai-skill-scanner: static analysis of folders, in one process.
 
 Reads a JSON list of folders from stdin and writes one JSON line per folder: the worst severity and
 the seconds it took. Start-up is paid once and is not in the seconds.

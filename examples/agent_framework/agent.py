@@ -8,11 +8,11 @@ from agent_framework import Agent
 from agent_framework.openai import OpenAIChatClient
 
 from satchel import Satchel
-from satchel.integrations.agent_framework import Skills
+from satchel.integrations.agent_framework import SkillsProvider
 
 if not os.environ.get("OPENAI_API_KEY"):
     sys.exit("error: `OPENAI_API_KEY` is not set\n\nhint: Run `export OPENAI_API_KEY=…`")
-skills = Skills(Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else "."))
+skills = SkillsProvider(Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else "."))
 agent = Agent(
     OpenAIChatClient(os.environ.get("MODEL", "gpt-5.4-mini")),
     instructions="You help with the files of one project. Be brief.",

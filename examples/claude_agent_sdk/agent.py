@@ -7,11 +7,11 @@ import sys
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage
 
 from satchel import Satchel
-from satchel.integrations.claude_agent_sdk import Skills
+from satchel.integrations.claude_agent_sdk import SkillsOptions
 
 HINT = "Run `export ANTHROPIC_API_KEY=…`, or log in with `claude`"
 project = sys.argv[1] if len(sys.argv) > 1 else "."
-skills = Skills(Satchel.for_project(project))
+skills = SkillsOptions(Satchel.for_project(project))
 options = ClaudeAgentOptions(
     model=os.environ.get("MODEL", "claude-sonnet-5"),
     system_prompt="You help with the files of one project. Be brief.",

@@ -10,11 +10,11 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 
 from satchel import Satchel
-from satchel.integrations.google_adk import Skills
+from satchel.integrations.google_adk import SkillsToolset
 
 if not {"GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"} & set(os.environ):
     sys.exit("error: `GOOGLE_API_KEY` is not set\n\nhint: Run `export GOOGLE_API_KEY=…`")
-skills = Skills(Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else "."))
+skills = SkillsToolset(Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else "."))
 agent = LlmAgent(
     name="helper",
     model=os.environ.get("MODEL", "gemini-3.5-flash"),

@@ -7,7 +7,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 
 from satchel import Satchel
-from satchel.integrations.pydantic_ai import Skills
+from satchel.integrations.pydantic_ai import SkillsCapability
 
 model = os.environ.get("MODEL", "anthropic:claude-sonnet-5")
 if model.startswith("anthropic:") and not os.environ.get("ANTHROPIC_API_KEY"):
@@ -16,7 +16,7 @@ satchel = Satchel.for_project(sys.argv[1] if len(sys.argv) > 1 else ".")
 agent = Agent(
     model,
     instructions="You help with the files of one project. Be brief.",
-    capabilities=[Skills(satchel)],
+    capabilities=[SkillsCapability(satchel)],
 )
 history: list[ModelMessage] = []
 for line in sys.stdin:

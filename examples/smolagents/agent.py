@@ -6,7 +6,7 @@ import sys
 from smolagents import LogLevel, OpenAIModel
 
 from satchel import Satchel
-from satchel.integrations.smolagents import SkillsAgent
+from satchel.integrations.smolagents import SkillsToolCallingAgent
 
 if not os.environ.get("OPENAI_API_KEY"):
     sys.exit("error: `OPENAI_API_KEY` is not set\n\nhint: Run `export OPENAI_API_KEY=…`")
@@ -16,7 +16,7 @@ model = OpenAIModel(
     api_base=os.environ.get("OPENAI_BASE_URL"),
     api_key=os.environ.get("OPENAI_API_KEY"),
 )
-agent = SkillsAgent(
+agent = SkillsToolCallingAgent(
     tools=[],
     model=model,
     instructions="You help with the files of one project. Be brief.",

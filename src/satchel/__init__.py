@@ -2,24 +2,25 @@
 
 Layers, from the top down:
 
+    cli, ui       terminal and web UI
     integrations  adapters for agent frameworks, and the MCP server
-    agent         the reference agent, on pydantic-ai
+    agent         reference agent, built on pydantic-ai
     goals         plans whose steps survive a crash
-    facade        Satchel, one object that composes the rest
-    tools         Session: one conversation, and the tools that a model calls in it
-    remote        skills from MCP servers
+    satchel       Satchel, one object that composes the layers below
+    session       Session: one conversation and its permissions
+    tools         tools that a model calls
     library       finds skills                  (Library, Location)
-    catalogue     the list for the prompt       (Catalogue, Budget)
-    detect        chooses skills                (Detector, Match)
+    catalogue     renders the list for prompts  (Catalogue, Budget)
+    detect        selects skills                (Detector, Match)
     skill         parses skills                 (Skill, Problem)
     settings, envelope, trace, errors
 
-Names are imported when first used, so that `import satchel` costs next to nothing.
+Names are imported on first use to keep `import satchel` fast.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # what type checkers take for True; importing `typing` takes 10 ms
+TYPE_CHECKING = False  # type checkers read it as True; importing `typing` takes 10 ms
 
 __version__ = "0.1.0"
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from satchel.detect import Detector, Match
     from satchel.envelope import Envelope
     from satchel.errors import SatchelError
-    from satchel.facade import Satchel
     from satchel.library import Filter, Library, Location
+    from satchel.satchel import Satchel
+    from satchel.session.session import Session
     from satchel.skill import Problem, Skill
-    from satchel.tools.session import Session
     from satchel.trace import Trace
 
 _HOMES = {
@@ -46,9 +47,9 @@ _HOMES = {
     "Location": "satchel.library",
     "Match": "satchel.detect",
     "Problem": "satchel.skill",
-    "Satchel": "satchel.facade",
+    "Satchel": "satchel.satchel",
     "SatchelError": "satchel.errors",
-    "Session": "satchel.tools.session",
+    "Session": "satchel.session.session",
     "Skill": "satchel.skill",
     "Trace": "satchel.trace",
     "build_catalogue": "satchel.catalogue",

@@ -1,4 +1,4 @@
-"""`python -m satchel`: the terminal."""
+"""Entry point of `python -m satchel`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Files without surprises: reading below a root, and writing all or nothing.
+"""File access below a root directory, atomic writes, locks and syncing.
 
-`open_beneath` never leaves its root, whatever links or `..` a path holds. On Linux the kernel
-enforces it (`openat2`); elsewhere each step is opened without following links, and links are
-resolved by hand against the root.
+`open_beneath` never leaves its root, whatever links or `..` a path contains. On Linux the kernel
+enforces it (`openat2`); elsewhere each component is opened without following links, and links are
+resolved against the root in Python.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import Message
 from satchel.errors import AccessDenied
+from satchel.i18n import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _OPENAT2 = 437
-_MAX_LINKS = 40
+_MAX_SYMLINKS = 40
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-# A named pipe must not make us wait, a terminal must not become ours.
+# Opening a named pipe must not block; opening a terminal must not make it the controlling one.
 _FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)
@@ -34,7 +34,7 @@ _FLAGS = (
 )
 
 RACY_NS = 50_000_000
-"""What changed this recently may change again without its time stamps showing it."""
+"""A file changed this recently may change again within the same timestamp."""
 
 _kernel: Callable[[int, bytes], tuple[int, int]] | None = None
 _kernel_helps: bool | None = None
@@ -45,7 +45,7 @@ def open_beneath(root: str, path: str) -> int:
 
     Raises:
         AccessDenied: the path leads outside the root.
-        OSError: it is not there, or may not be read.
+        OSError: it does not exist or cannot be read.
     """
     if "\0" in path:
         raise AccessDenied("The path contains a NUL character")
@@ -71,11 +71,11 @@ def open_beneath(root: str, path: str) -> int:
 
 
 def _open_by_kernel(base: int, path: str, encoded: bytes) -> int | None:
-    """The descriptor, or None when this system has no `openat2`."""
-    global _kernel, _kernel_helps  # noqa: PLW0603 - asked once per process
+    """Return the descriptor, or None when the system has no `openat2`."""
+    global _kernel, _kernel_helps  # noqa: PLW0603 - determined once per process
     if _kernel is None:
         _kernel = _find_openat2()
-    for _ in range(16):  # EAGAIN means that a rename raced with the look-up
+    for _ in range(16):  # EAGAIN: a rename raced with the lookup
         found, code = _kernel(base, encoded)
         if found >= 0:
             _kernel_helps = True
@@ -93,7 +93,7 @@ def _open_by_kernel(base: int, path: str, encoded: bytes) -> int | None:
 
 
 def _find_openat2() -> Callable[[int, bytes], tuple[int, int]]:
-    """The system call as a function: a descriptor or -1, and the error number."""
+    """Return a function that returns the descriptor or -1, and the error number."""
     import sys
 
     if sys.platform != "linux":
@@ -121,7 +121,7 @@ def _find_openat2() -> Callable[[int, bytes], tuple[int, int]]:
 
 
 def _open_by_steps(root: str, path: str) -> int:
-    """Walk one component at a time, so that no link is followed unseen."""
+    """Open one component at a time, resolving links against the root."""
     nofollow = getattr(os, "O_NOFOLLOW", 0)
     folders = [os.open(root, _FOLDER)]
     todo = _parts(path)
@@ -137,7 +137,7 @@ def _open_by_steps(root: str, path: str) -> int:
             info = os.stat(part, dir_fd=folders[-1], follow_symlinks=False)
             if stat.S_ISLNK(info.st_mode):
                 links += 1
-                if links > _MAX_LINKS:
+                if links > _MAX_SYMLINKS:
                     raise _error(errno.ELOOP, path)
                 target = os.readlink(part, dir_fd=folders[-1])
                 if os.path.isabs(target):
@@ -157,15 +157,15 @@ def _open_by_steps(root: str, path: str) -> int:
 
 
 def _parts(path: str) -> list[str]:
-    """The steps of a path, the last one first."""
+    """Return the components of a path in reverse order."""
     return [part for part in path.split("/") if part not in ("", ".")][::-1]
 
 
 def _open_by_name(root: str, path: str) -> int:
-    """Where folders cannot be held open (Windows): compare the real names, before and after.
+    """Compare real paths before and after opening, where directories cannot be held open (Windows).
 
-    Links and `..` are caught. Somebody who exchanges folders for links at the right moments is not:
-    only the other two ways stop that.
+    This detects links and `..`, but not a race that replaces folders with links; the other two
+    ways prevent that too.
     """
     base = os.path.realpath(root)
     full = os.path.realpath(os.path.join(base, path))
@@ -194,12 +194,12 @@ def _outside(path: str) -> AccessDenied:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies below it. Resolve links first: this compares names."""
+    """Whether a path is a folder or lies below it. Compares names: resolve links first."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def is_really_inside(path: str, folder: str) -> bool:
-    """The same with every link resolved."""
+    """Whether a path lies in a folder, with all links resolved."""
     return is_inside(os.path.realpath(path), os.path.realpath(folder))
 
 
@@ -221,18 +221,18 @@ def read_small(descriptor: int, limit: int) -> bytes:
 
 
 def read_plain(path: str, limit: int) -> bytes:
-    """Read a small file that must be one itself: no link, pipe or device is opened or waited for.
+    """Read a small regular file; links, pipes and devices are refused without blocking.
 
     Raises:
-        OSError: it is something else, or larger (`is_odd`); or it cannot be read.
+        OSError: it is something else, or larger (`is_wrong_kind`); or it cannot be read.
     """
-    # Where links cannot be refused while opening (Windows), look first.
+    # Windows cannot refuse links while opening.
     if not hasattr(os, "O_NOFOLLOW") and os.path.islink(path):
         raise _error(errno.ELOOP, path)
     try:
         descriptor = os.open(path, _FLAGS | getattr(os, "O_NOFOLLOW", 0))
     except OSError as exc:
-        if exc.errno in (errno.ENXIO, errno.EMLINK):  # a socket; a link, as BSD says it
+        if exc.errno in (errno.ENXIO, errno.EMLINK):  # a socket; a link on BSD
             raise _error(errno.ELOOP, path) from exc
         raise
     try:
@@ -245,32 +245,32 @@ def read_plain(path: str, limit: int) -> bytes:
         os.close(descriptor)
 
 
-def is_odd(exc: OSError) -> bool:
-    """Whether `read_plain` refused something for what it is, not because the disk failed."""
+def is_wrong_kind(exc: OSError) -> bool:
+    """Whether `read_plain` refused the kind or size of a file, rather than the disk failing."""
     return exc.errno in (errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.EISDIR)
 
 
 @contextmanager
 def locked(path: str, *, timeout: float = 60.0, private: bool = True) -> Generator[None]:
-    """Hold a lock file, so that two processes do not undo each other's changes.
+    """Hold a lock file while changing something that other processes change too.
 
-    The system lets go of it when its holder dies, so a crash never locks anybody out. It is not
-    for reading: readers see whole files and whole folders without it.
+    The system releases it when its holder dies. Readers need no lock: they see whole files and
+    folders without it.
 
     Args:
-        path: The lock file. It stays.
-        timeout: How many seconds somebody else may hold it.
-        private: Only the user may take it.
+        path: The lock file. It is not deleted.
+        timeout: Seconds to wait for another holder.
+        private: Only the user may acquire it.
 
     Raises:
-        TimeoutError: somebody else held it all the time.
-        OSError: it cannot be made, or a link or something else is there.
+        TimeoutError: another process held it all the time.
+        OSError: it cannot be created, or something that is no regular file is in its place.
     """
     os.makedirs(os.path.dirname(path), mode=0o700 if private else 0o777, exist_ok=True)
     check_lock_file(path)
     from filelock import FileLock, Timeout
 
-    # Short and uneven naps: dozens of writers share the lock without waiting in step.
+    # Short, randomised intervals keep dozens of writers from polling in step.
     nap = 0.004 + os.urandom(1)[0] / 32_000
     if private:
         lock = FileLock(path, timeout=timeout, poll_interval=nap, thread_local=False, mode=0o600)
@@ -288,10 +288,10 @@ def locked(path: str, *, timeout: float = 60.0, private: bool = True) -> Generat
 
 
 def check_lock_file(path: str) -> None:
-    """Nothing is opened through a link, whichever version of `filelock` opens it.
+    """Refuse a link at the path of a lock file: some versions of `filelock` follow it.
 
     Raises:
-        OSError: something that is no plain file is there.
+        OSError: it exists and is no regular file.
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -301,17 +301,17 @@ def check_lock_file(path: str) -> None:
 def write_atomic(
     path: str, data: bytes, *, private: bool = False, durable: bool = True, through: str = ""
 ) -> None:
-    """Replace `path` by `data`, or leave it as it was. Creates its folder.
+    """Replace a file atomically, creating its folder.
 
-    When the disk fails in the very last step, after the replacement, an error is raised although
-    the new content is there.
+    If syncing the folder fails after the replacement, an error is raised although the new content
+    is in place.
 
     Args:
         path: The file.
         data: Its new content.
         private: Only the user may read it.
-        durable: Wait until it is on the disk; a cache need not.
-        through: Where the unfinished file stands; beside `path` when empty. A crash leaves it.
+        durable: Sync to disk; not needed for a cache.
+        through: Folder of the temporary file; that of `path` when empty. A crash leaves the file.
     """
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
@@ -336,7 +336,7 @@ def write_atomic(
 
 
 def sync_folder(path: str) -> None:
-    """Wait until the names in a folder are on the disk. Windows does that by itself."""
+    """Sync the entries of a folder to disk. Windows does so itself."""
     if os.name == "nt":
         return
     descriptor = os.open(path, _FOLDER)
@@ -347,7 +347,7 @@ def sync_folder(path: str) -> None:
 
 
 def make_folders(path: str) -> None:
-    """Make a folder and those above it, and wait until they are on the disk."""
+    """Create a folder and its parents, and sync them to disk."""
     missing: list[str] = []
     while not os.path.isdir(path) and os.path.dirname(path) != path:
         missing.append(path)
@@ -362,20 +362,19 @@ def make_folders(path: str) -> None:
 
 
 def make_private(path: str) -> None:
-    """Let only its owner read a database that is new; SQLite gives its other files the same mode.
+    """Create a database file readable by its owner only; SQLite copies the mode to its other files.
 
-    One that is there stays as it is: opening it here and closing it would take away the locks
-    that this process may have on it.
+    An existing file is not opened: closing it would release the locks of this process on it.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def sync_tree(folder: str, few: int = 64) -> None:
-    """Wait until everything below a folder is on the disk.
+    """Sync everything below a folder to disk.
 
-    A few files are asked for one by one. For many it is quicker to ask once for the whole file
-    system, where the system can do that.
+    Up to `few` files are synced one by one; more by one `syncfs` of the file system, where the
+    system has it.
     """
     files: list[str] = []
     folders = [folder]
@@ -390,7 +389,7 @@ def sync_tree(folder: str, few: int = 64) -> None:
         if len(files) > few and not many:
             if _sync_file_system(folder):
                 return
-            many = True  # it was asked once and cannot
+            many = True  # `syncfs` is not available: do not try again
     for path in files:
         descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
         try:
@@ -402,7 +401,7 @@ def sync_tree(folder: str, few: int = 64) -> None:
 
 
 def _sync_file_system(path: str) -> bool:
-    """Write out the file system that holds `path`; False when this system cannot."""
+    """Sync the file system that holds `path`; False when not supported."""
     import sys
 
     if sys.platform != "linux":
@@ -425,12 +424,11 @@ def _sync_file_system(path: str) -> bool:
 
 
 def exchange(one: str, other: str) -> bool:
-    """Let two paths change places in one step; False when this system cannot.
+    """Swap two paths atomically; False when not supported.
 
-    Linux (`renameat2`) and macOS (`renamex_np`) can, on most file systems. Elsewhere two renames
-    do it, and for a moment one of the names is not there.
+    Linux (`renameat2`) and macOS (`renamex_np`) support it on most file systems.
     """
-    global _swap  # noqa: PLW0603 - looked up once per process
+    global _swap  # noqa: PLW0603 - determined once per process
     if _swap is None:
         _swap = _find_swap()
     code = _swap(os.fsencode(one), os.fsencode(other))
@@ -446,7 +444,7 @@ _CANNOT = frozenset((errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP
 
 
 def _find_swap() -> Callable[[bytes, bytes], int]:
-    """The system call as a function that gives an error number, 0 when it went well."""
+    """Return a function that returns an error number, 0 on success."""
     import sys
 
     if sys.platform not in ("linux", "darwin"):

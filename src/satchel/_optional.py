@@ -1,4 +1,4 @@
-"""How an optional package is imported: or the error that says what to install."""
+"""Imports of optional packages, with an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import `module`, or say which extra brings it."""
+    """Import `module`.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
     try:
         return import_module(module)
     except ImportError as exc:
         if exc.name is not None and exc.name.partition(".")[0] != module.partition(".")[0]:
-            raise  # the package is there but broken: hide nothing
+            raise  # the package is installed but broken
         raise _missing(module, extra) from exc
 
 
@@ -29,7 +33,7 @@ def _missing(module: str, extra: str) -> MissingExtra:
 
 
 def must_be_installed(module: str, extra: str) -> None:
-    """Say which extra brings `module` if it is not there; it is looked for, and not imported.
+    """Check that `module` is installed, without importing it.
 
     Raises:
         MissingExtra: it is not installed.
@@ -39,7 +43,7 @@ def must_be_installed(module: str, extra: str) -> None:
 
 
 def installed(module: str) -> bool:
-    """Whether `module` is there, and more of it than an empty folder; it is not imported."""
+    """Whether `module` is installed and more than an empty folder; it is not imported."""
     from importlib.util import find_spec
 
     try:

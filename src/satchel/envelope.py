@@ -1,14 +1,14 @@
-"""What every tool answers with: one fixed shape, so that hosts and models can rely on it.
+"""`Envelope`, the result of every tool call.
 
-`Envelope` has exactly six top-level fields: status, data, text, error, stats, context. `error` is
-present only when the status is `error`. `text` is what the model reads.
+It has exactly six top-level fields: status, data, text, error, stats, context. `error` is present
+only when the status is `error`. `text` is what the model reads.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from satchel._language import Message
+from satchel.i18n import Message
 
 Status = Literal["success", "partial", "error"]
 ErrorCode = Literal[
@@ -31,22 +31,20 @@ class ErrorInfo(NamedTuple):
     code: ErrorCode
     message: str
     hint: str = ""
-    """The next step, which also stands in `text`; not in the wire form."""
+    """The next step, also part of `text`; not in the wire form."""
     bug: bool = False
-    """A tool raised what nobody foresaw; not in the wire form."""
+    """The tool raised an unexpected exception; not in the wire form."""
 
 
 class Envelope(NamedTuple):
-    """A tool's answer."""
+    """The result of a tool call."""
 
     status: Status
     """`success`: complete. `partial`: usable but discounted. `error`: no usable result."""
     data: dict[str, Any]
-    """The result, always an object."""
     text: str
     """What the model reads: what was done, and for partial or error the next step."""
     error: ErrorInfo | None
-    """Set only when the status is `error`."""
     stats: dict[str, Any]
     """`time_ms` always; counts and sizes as needed."""
     context: dict[str, Any]
@@ -82,7 +80,7 @@ def answer(
     stats: dict[str, Any] | None = None,
     context: dict[str, Any] | None = None,
 ) -> Envelope:
-    """A usable result, complete or partial."""
+    """Build the envelope of a usable result, complete or partial."""
     return Envelope(
         "partial" if partial else "success",
         data,
@@ -103,7 +101,7 @@ def failure(
     data: dict[str, Any] | None = None,
     context: dict[str, Any] | None = None,
 ) -> Envelope:
-    """No usable result: the message says why, `next_step` what to do instead."""
+    """Build the envelope of a failed call; `next_step` is what the model should do instead."""
     return Envelope(
         "error",
         data or {},

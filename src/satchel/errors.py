@@ -1,34 +1,34 @@
-"""Every exception Satchel raises.
+"""The exceptions of Satchel.
 
     SatchelError                 base: `code`, `message`, `hint`, `exit_code`
     ├── InvalidInput             a parameter, option or pattern is wrong
     │   └── SettingsError        a setting has a value that cannot be used
     ├── NotFound                 no such skill, file or folder
     ├── AccessDenied             a path leads outside its root, or its kind is not allowed
-    ├── Refused                  a policy says no: the skill is not trusted, or reading is denied
-    │   ├── Unsafe               an archive, a folder or a repository holds what is never unpacked
-    │   ├── Blocked              a scan found what must not be installed unseen
-    │   ├── Changed              a skill is not what was locked or checked
-    │   ├── Conflict             somebody else's change, or the user's own edits, would be lost
-    │   ├── Incomplete           a change was made, but not everything that belongs to it
-    │   └── Unsandboxed          no sandbox here, and nobody agreed to run a program without one
+    ├── Refused                  a policy or the operating system denies it
+    │   ├── Unsafe               an archive, folder or repository has content that is never unpacked
+    │   ├── Blocked              the security scan blocks a skill
+    │   ├── Changed              a skill differs from what was locked or checked
+    │   ├── Conflict             another change, or the user's own edits, would be lost
+    │   ├── Incomplete           a change was made only in part
+    │   └── Unsandboxed          no sandbox is available, and the user requires one
     ├── SkillBroken              a file that should be a skill cannot be read as one
     │   └── LockBroken           a lockfile is damaged
     ├── MissingExtra             a feature needs a package that is not installed
-    │   └── MissingRuntime       a program needs a Python, Node or Go that is not here
-    ├── BuildFailed              a program's dependencies cannot be had, or it does not build
-    ├── ModelFailed              a model of embeddings cannot be run or reached
-    ├── ServerFailed             a server of skills does not answer, or not as it should
-    ├── StepFailed               a step of a goal cannot be done; it says whether to try again
+    │   └── MissingRuntime       a program needs a Python, Node or Go that is not installed
+    ├── BuildFailed              a program or its dependencies cannot be built
+    ├── ModelFailed              an embedding model cannot be run or reached
+    ├── ServerFailed             a server of skills does not answer, or not correctly
+    ├── StepFailed               a step of a goal failed; `retryable` if a retry may help
     └── InternalError            a bug in Satchel; please report it
 
-Catch `SatchelError` to catch them all. `code` is the word the response envelope carries, so a
-script, a person and a model read the same thing. `hint` is the next step, in the imperative.
+Catch `SatchelError` to catch them all. `code` equals the error code of the response envelope.
+`hint` is the next step, in the imperative.
 """
 
 from __future__ import annotations
 
-from satchel._language import Message
+from satchel.i18n import Message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ class SatchelError(Exception):
     """Base of all errors; never raised itself."""
 
     code = "INTERNAL_ERROR"
-    """The envelope's error code."""
+    """Error code of the envelope."""
     exit_code = 1
-    """What the terminal exits with."""
+    """Exit status of the command."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class SatchelError(Exception):
 
     @property
     def why(self) -> str:
-        """The `reason` that its message was made with; without one, the whole message."""
+        """The `reason` value of its message; without one, the whole message."""
         values = self.message.values if isinstance(self.message, Message) else {}
         return values.get("reason", self.message)
 
@@ -70,63 +70,63 @@ class SettingsError(InvalidInput):
 
 
 class NotFound(SatchelError):
-    """There is no such skill, file or folder."""
+    """No such skill, file or folder."""
 
     code = "NOT_FOUND"
     exit_code = 3
 
 
 class AccessDenied(SatchelError):
-    """A path leads outside its root, or to a kind of file that may not be read."""
+    """A path leads outside its root, or its kind is not allowed."""
 
     code = "ACCESS_DENIED"
     exit_code = 4
 
 
 class Refused(SatchelError):
-    """A policy or the operating system says no."""
+    """A policy or the operating system denies it."""
 
     code = "PERMISSION_DENIED"
     exit_code = 4
 
 
 class Unsafe(Refused):
-    """An archive, a folder or a repository holds something that is never unpacked."""
+    """An archive, folder or repository has content that is never unpacked."""
 
     def __init__(self, rule: str, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
         self.rule = rule
-        """Which rule of the reader it broke, such as `path-escapes`."""
+        """The violated rule, such as `path-escapes`."""
 
 
 class Blocked(Refused):
-    """A scan found something that must not be installed unseen."""
+    """The security scan blocks a skill."""
 
 
 class Changed(Refused):
-    """A skill is not what was locked or checked."""
+    """A skill differs from what was locked or checked."""
 
     def __init__(self, message: str, hint: str = "", *, files: Iterable[str] = ()) -> None:
         super().__init__(message, hint)
         self.files = tuple(files)
-        """Which files differ, as far as that is known."""
+        """Files that are known to differ."""
 
 
 class Conflict(Refused):
-    """A change would lose somebody else's, or the user's own edits."""
+    """Another change, or the user's own edits, would be lost."""
 
 
 class Incomplete(Refused):
-    """A change was made, but not everything that belongs to it, such as its trust."""
+    """A change was made only in part, for example without its trust."""
 
     def __init__(self, message: str, hint: str = "", *, receipt: object = None) -> None:
         super().__init__(message, hint)
         self.receipt = receipt
-        """What was done, as it would have been returned."""
+        """The result that would have been returned."""
 
 
 class Unsandboxed(Refused):
-    """There is no sandbox here, and the user did not agree to run a program without one."""
+    """No sandbox is available, and the user requires one."""
 
 
 class SkillBroken(SatchelError):
@@ -137,7 +137,7 @@ class SkillBroken(SatchelError):
 
 
 class LockBroken(SkillBroken):
-    """A lockfile is damaged, or is not as Satchel wrote it."""
+    """A lockfile is damaged or was edited."""
 
 
 class MissingExtra(SatchelError):
@@ -148,32 +148,32 @@ class MissingExtra(SatchelError):
 
 
 class MissingRuntime(MissingExtra):
-    """A program needs a Python, Node or Go that is not here."""
+    """A program needs a Python, Node or Go that is not installed."""
 
 
 class BuildFailed(SatchelError):
-    """A program's dependencies cannot be had, or it does not build."""
+    """A program or its dependencies cannot be built."""
 
     code = "EXECUTION_ERROR"
     exit_code = 7
 
 
 class ModelFailed(SatchelError):
-    """A model of embeddings cannot be run or reached."""
+    """An embedding model cannot be run or reached."""
 
     code = "EXECUTION_ERROR"
     exit_code = 1
 
 
 class ServerFailed(SatchelError):
-    """A server of skills does not answer, or not as it should."""
+    """A server of skills does not answer, or not correctly."""
 
     code = "EXECUTION_ERROR"
     exit_code = 1
 
 
 class StepFailed(SatchelError):
-    """A step of a goal cannot be done."""
+    """A step of a goal failed."""
 
     code = "EXECUTION_ERROR"
     exit_code = 1
@@ -190,13 +190,12 @@ class StepFailed(SatchelError):
     ) -> None:
         super().__init__(message, hint)
         self.code = code
-        """What kind of failure, such as `TIMEOUT`; more kinds than the envelope has."""
+        """Kind of failure, such as `TIMEOUT`; there are more kinds than in the envelope."""
         self.retryable = retryable
-        """Whether another try may succeed."""
         self.after = after
-        """Seconds that a server asked to wait before it."""
+        """Seconds to wait before a retry, as requested by a server."""
         self.usage = usage
-        """What this try took all the same: a `satchel.goals.model.Usage`, if it is known."""
+        """Usage of the failed attempt: a `satchel.goals.model.Usage`, if known."""
 
 
 class InternalError(SatchelError):

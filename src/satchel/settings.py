@@ -1,9 +1,9 @@
-"""Everything that can be set, where it is set, and where Satchel keeps its files.
+"""The settings, their sources, and the paths of Satchel's own files.
 
 Order, last wins: defaults, the user's `config.toml`, the project's `satchel.toml` (or
-`[tool.satchel]` in `pyproject.toml`), the environment, arguments in code. A project may come from
-anywhere: what it sets about trust is refused. A key of a file that does not exist or has a wrong
-value is ignored alone and becomes a remark, except where that would offer more skills (`_STRICT`).
+`[tool.satchel]` in `pyproject.toml`), the environment, arguments in code. A project is untrusted
+input: its settings about trust are refused. An unknown key or wrong value in a file is ignored and
+becomes a remark, except where that would offer more skills (`_STRICT`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from satchel._fs import is_really_inside, read_small
-from satchel._language import Message, listed, say
 from satchel.errors import SettingsError
+from satchel.i18n import Message, listed, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ Form = Literal["xml", "markdown", "json", "paths"]
 
 
 class Setting(NamedTuple):
-    """One thing that can be set."""
+    """Definition of one setting."""
 
     name: str
     env: str
@@ -130,15 +130,15 @@ SETTINGS = (
 """Every setting; the reference page is made from this table."""
 
 
-class Paths(NamedTuple):
-    """Where Satchel keeps its own files."""
+class DiskPaths(NamedTuple):
+    """Paths of Satchel's own files."""
 
     config: str
-    """`config.toml`."""
+    """The file `config.toml`."""
     cache: str
-    """The index; may be deleted at any time."""
+    """Folder of the indexes; may be deleted at any time."""
     state: str
-    """Trust and trace: what was decided and what happened."""
+    """Folder of the trust file and the trace."""
 
 
 class Settings(NamedTuple):
@@ -146,7 +146,7 @@ class Settings(NamedTuple):
 
     project: str
     """Absolute folder of the project."""
-    paths: Paths
+    paths: DiskPaths
     budget: int = 12_000
     form: Form = "xml"
     refresh_on_call: bool = True
@@ -184,25 +184,24 @@ class Settings(NamedTuple):
     packaged: bool = True
     tool_language: str = "en"
     asks: bool = False
-    """Only skills of trusted folders are offered. A project that chooses `locked` does not end that:
-    it brings its own lockfile."""
+    """Only skills of trusted folders are offered. It stays True when a project chooses `locked`,
+    since the lockfile is the project's own."""
     project_locations: tuple[str, ...] = ()
-    """Folders inside the project that its own file names: as untrusted as the project."""
+    """Folders inside the project that its settings file names: as untrusted as the project."""
     remarks: tuple[tuple[str, str, str], ...] = ()
-    """What was ignored in a file, or must be reported: (problem code, file, name or reason)."""
+    """Ignored or notable settings of files: (problem code, file, name or reason)."""
 
 
 SERVER = "mcp:"
-"""How a location begins that is a server."""
-_MAX_FILE = 256 * 1024
+"""Prefix of locations that are servers."""
+_MAX_FILE_BYTES = 256 * 1024
 _REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget"))
-"""Settings of a project that hold for the user's own skills too: allowed, and reported."""
+"""Settings of a project that affect the user's own skills too: allowed, and reported."""
 _STRICT = frozenset(("include", "exclude", "tags", "trust"))
-"""Settings that keep skills from being offered: one that cannot be understood is an error."""
+"""Settings that restrict which skills are offered: a wrong value is an error."""
 _SKILL_FILES = ("SKILL.md", "skill.yaml")
 _ROOT_MARKS = ("satchel.toml", ".agents", "satchel.lock", ".git")
-_SIMILAR = 0.75
-"""How similar an unknown name and a setting's are for a suggestion."""
+_SIMILAR_NAME_RATIO = 0.75
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 _FLAGS = {
     "true": True,
@@ -217,18 +216,18 @@ _FLAGS = {
 
 
 COMMAND_DEFAULTS = {"trust": "ask"}
-"""Where the commands differ from the library: they are run in folders of other people."""
+"""Defaults of the commands that differ from the library: they run in untrusted folders."""
 _STRICTNESS = ("all", "ask", "locked")
 
 
 def find_project(folder: str = ".") -> str:
     """Find the root of the project that a folder belongs to.
 
-    It is the nearest folder, `folder` itself or above, with a `satchel.toml`, `.agents`,
-    `satchel.lock` or `.git` that belongs to the user or to the owner of `folder`; else `folder`.
-    A folder with skills of its own in `skills` or `.skills`, such as a part of a larger repository,
-    is a root itself. Nothing above the home folder is considered, and the home folder only by its `satchel.toml`:
-    its `.agents` holds the user's own skills, and its `.git` only keeps configuration files.
+    It is the nearest folder, `folder` itself or a parent, with a `satchel.toml`, `.agents`,
+    `satchel.lock` or `.git` owned by the user or by the owner of `folder`; else `folder`. A folder
+    with skills in `skills` or `.skills`, such as a part of a larger repository, is a root itself.
+    The search ends at the home folder, which counts only with a `satchel.toml`: its `.agents` holds
+    the user's own skills, and its `.git` only tracks configuration files.
     """
     start = here = os.path.abspath(os.path.expanduser(folder))
     if _has_skills(start):
@@ -247,7 +246,6 @@ def find_project(folder: str = ".") -> str:
 
 
 def _has_skills(folder: str) -> bool:
-    """Whether a folder has `skills` or `.skills` with a skill right in it."""
     for name in ("skills", ".skills"):
         try:
             with os.scandir(os.path.join(folder, name)) as entries:
@@ -260,7 +258,6 @@ def _has_skills(folder: str) -> bool:
 
 
 def _owner(path: str) -> int | None:
-    """The owner of a file or folder; None when there is none."""
     try:
         return os.lstat(path).st_uid
     except OSError:
@@ -274,13 +271,13 @@ def load_settings(
     defaults: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Settings:
-    """Work out the settings for a project folder.
+    """Load the settings for a project folder.
 
     Args:
         project: The project's folder.
         env: The environment; the process's own when None.
         defaults: Defaults of this program where they differ from those of `SETTINGS`.
-        given: Settings from code; they win.
+        given: Settings from code; they override all others.
 
     Raises:
         SettingsError: a file cannot be read, or a value that is not in a file cannot be used.
@@ -302,7 +299,7 @@ def load_settings(
             elif not _BY_NAME[name].project_may_set:
                 remarks.append(("setting-refused", path, name))
             elif name == "locations":
-                # No servers: a project may not decide where requests are sent.
+                # No servers: a project may not choose where requests are sent.
                 inside += [
                     item
                     for item in value
@@ -341,13 +338,12 @@ def load_settings(
 
 
 def _language_chosen(env: Mapping[str, str]) -> dict[str, str]:
-    """The setting `tool_language` after the variable that chooses the language of the commands."""
     chinese = env.get("SATCHEL_LANG", "").lower().startswith("zh")
     return {"tool_language": "zh"} if chinese else {}
 
 
 def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str, str]]) -> str:
-    """The setting `trust` after what a project wants; a looser one is refused with a remark."""
+    """The setting `trust` with a project's value applied; a looser one is refused with a remark."""
     if wanted and _STRICTNESS.index(wanted) > _STRICTNESS.index(own):
         return wanted
     if wanted and wanted != own:
@@ -356,10 +352,10 @@ def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str,
 
 
 def similar_setting(name: str) -> str:
-    """The setting whose name is most like an unknown one; empty when none is."""
+    """The setting with the most similar name; empty when none is similar."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, list(_BY_NAME), 1, cutoff=_SIMILAR)), "")
+    return next(iter(get_close_matches(name, list(_BY_NAME), 1, cutoff=_SIMILAR_NAME_RATIO)), "")
 
 
 def _no_setting(name: str, path: str = "") -> SettingsError:
@@ -374,8 +370,8 @@ def _no_setting(name: str, path: str = "") -> SettingsError:
     )
 
 
-def is_switched_on(name: str, env: Mapping[str, str] | None = None) -> bool:
-    """Whether a variable such as `SKILL_EXCEL_ENABLED` leaves something on: it must say no.
+def is_enabled(name: str, env: Mapping[str, str] | None = None) -> bool:
+    """Whether a variable such as `SKILL_EXCEL_ENABLED` is unset or true.
 
     Args:
         name: The variable.
@@ -385,11 +381,11 @@ def is_switched_on(name: str, env: Mapping[str, str] | None = None) -> bool:
     return _FLAGS.get(text.strip().lower(), True)
 
 
-def find_paths(env: Mapping[str, str]) -> Paths:
-    """The folders for configuration, cache and state, as the platform wants them.
+def find_paths(env: Mapping[str, str]) -> DiskPaths:
+    """The paths for configuration, cache and state, by the XDG specification.
 
-    A base that is not absolute is no base: it would mean a folder of the project, and a project
-    must not decide about trust. Its path is empty then, and nothing is read or kept.
+    A relative base is ignored: it would be a folder of the project, which must not decide about
+    trust. Its path is empty then, and nothing is read or stored.
 
     Raises:
         SettingsError: `SATCHEL_HOME` is not an absolute path.
@@ -401,7 +397,9 @@ def find_paths(env: Mapping[str, str]) -> Paths:
                 f"`SATCHEL_HOME` is `{override}`, which is not an absolute path",
                 "Write the whole path",
             )
-        return Paths(*(os.path.join(override, part) for part in ("config.toml", "cache", "state")))
+        return DiskPaths(
+            *(os.path.join(override, part) for part in ("config.toml", "cache", "state"))
+        )
     home = env.get("HOME") or os.path.expanduser("~")
 
     def below(variable: str, usual: tuple[str, ...], *rest: str) -> str:
@@ -410,7 +408,7 @@ def find_paths(env: Mapping[str, str]) -> Paths:
             base = os.path.join(home, *usual)
         return os.path.join(base, *rest) if os.path.isabs(base) else ""
 
-    return Paths(
+    return DiskPaths(
         below("XDG_CONFIG_HOME", (".config",), "satchel", "config.toml"),
         below("XDG_CACHE_HOME", (".cache",), "satchel"),
         below("XDG_STATE_HOME", (".local", "state"), "satchel"),
@@ -420,7 +418,7 @@ def find_paths(env: Mapping[str, str]) -> Paths:
 def _read_file(path: str, *, in_project: bool) -> bytes:
     """Read a settings file; empty when there is none.
 
-    A project's file may be a pipe, a link or endless: it is neither waited for nor followed.
+    A project's file may be a pipe, a link or endless: it is opened without blocking or following.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     if in_project:
@@ -432,7 +430,7 @@ def _read_file(path: str, *, in_project: bool) -> bytes:
             raise SettingsError(f"`{path}` is a link", "Put the file itself there") from exc
         return b""
     try:
-        return read_small(descriptor, _MAX_FILE)
+        return read_small(descriptor, _MAX_FILE_BYTES)
     except OSError as exc:
         raise SettingsError(
             Message("`{path}` cannot be used: {reason}", path=path, reason=exc.strerror),
@@ -493,7 +491,6 @@ def _file_values(
 
 
 def _convert(setting: Setting, value: Any, where: str) -> Any:
-    """Bring a value into its setting's type."""
     if setting.kind == "integer":
         try:
             number = int(value)
@@ -515,7 +512,7 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
         return flag
     if setting.kind == "list":
         if isinstance(value, str):
-            parts = _places(value) if setting.name == "locations" else value.split(",")
+            parts = _split_locations(value) if setting.name == "locations" else value.split(",")
             value = [part.strip() for part in parts]
         items = cast("list[Any]", value)
         if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in items):
@@ -541,20 +538,20 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
     return text
 
 
-def _places(text: str) -> list[str]:
-    """The locations of one line. The `:` of a server's address parts nothing."""
+def _split_locations(text: str) -> list[str]:
+    """Split a line of locations; the `:` of a server's address is no separator."""
     if os.pathsep != ":" or SERVER not in text:
         return text.split(os.pathsep)
     import re
 
     host = r"(?:\[[^]]*\]|[^:/]*)"
-    user = r"(?:[^:/@]*:[^:/@]*@)?"  # refused later, and must not be taken apart before
+    user = r"(?:[^:/@]*:[^:/@]*@)?"  # refused later, and must not be split before
     server = rf"mcp:https?://{user}{host}(?::\d+)?[^:]*|mcp:stdio:[^:]*"
     return re.findall(rf"(?:^|(?<=:))(?:{server}|[^:]*)(?=:|$)", text)
 
 
 def _table(value: Any, where: str, name: str) -> dict[str, dict[str, Any]]:
-    """A table of tables; as JSON where only text can be."""
+    """Convert a table of tables, which the environment holds as JSON."""
     limits = name == "limits"
     if isinstance(value, str):
         import json

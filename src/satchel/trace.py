@@ -1,8 +1,8 @@
-"""What happened to which skill, so that "why was it not used?" has an answer.
+"""Records what happens to skills, and OpenTelemetry spans.
 
-A `Trace` keeps recent events in memory and writes those that matter later (offered, selected,
-searched, loaded, ran, failed) as JSON lines to the state folder. Listeners get every event. When
-OpenTelemetry is installed, tool calls and selections are spans too.
+A `Trace` keeps recent events in memory and writes those of the kinds `KEPT` as JSON lines to the
+state folder. Listeners get every event. When OpenTelemetry is installed, tool calls and selections
+are spans too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from satchel._language import pack_messages, unpack_messages
 from satchel._optional import available
+from satchel.i18n import pack_messages, unpack_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -43,16 +43,16 @@ KEPT: frozenset[str] = frozenset(
     )
 )
 """Kinds that are written to the file."""
-_MAX_FILE = 8 * 1024 * 1024
-_MEMORY = 4_096
+_MAX_FILE_BYTES = 8 * 1024 * 1024
+_MAX_EVENTS_IN_MEMORY = 4_096
 
 
 class Event(NamedTuple):
-    """One thing that happened."""
+    """One recorded event."""
 
     kind: Kind
     skills: Sequence[str]
-    """Names of the skills concerned. A large scan gives a count in `values` instead."""
+    """Names of the skills concerned. A large scan has a count in `values` instead."""
     values: dict[str, Any]
     time: float
     """Seconds since the epoch."""
@@ -68,24 +68,24 @@ class Trace:
 
         Args:
             folder: The state folder.
-            project: Whose events these are; one file serves all projects.
-            enabled: False records nothing at all.
+            project: The project's folder; all projects share one file.
+            enabled: False records nothing.
         """
-        self._enabled = enabled
+        self.enabled = enabled
         self._file = os.path.join(folder, "trace.jsonl") if folder else None
         self._project = project
         self._listeners: list[Callable[[Event], None]] = []
         self._last_offer = ""
-        self.events: deque[Event] = deque(maxlen=_MEMORY)
+        self.events: deque[Event] = deque(maxlen=_MAX_EVENTS_IN_MEMORY)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with each new event; returns a function that ends it."""
+        """Call `listener` with each new event; returns a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def record(self, kind: Kind, skills: Sequence[str] = (), **values: Any) -> None:
-        """Note that something happened."""
-        if not self._enabled:
+        """Record an event."""
+        if not self.enabled:
             return
         event = Event(kind, skills, values, time.time())
         self.events.append(event)
@@ -107,7 +107,7 @@ class Trace:
             "project": self._project,
         }
         if event.kind == "offered":
-            # The same catalogue is offered again and again: write its names only once in a row.
+            # The same catalogue is offered repeatedly: write its names once.
             digest = str(event.values.get("digest", ""))
             row["digest"] = digest
             if digest != self._last_offer:
@@ -121,19 +121,19 @@ class Trace:
             descriptor = _open_to_append(file)
             try:
                 size = os.fstat(descriptor).st_size
-                os.write(descriptor, line)  # one write: lines of two processes never mix
+                os.write(descriptor, line)  # one write: lines of two processes do not interleave
             finally:
                 os.close(descriptor)
-            if size > _MAX_FILE:
+            if size > _MAX_FILE_BYTES:
                 os.replace(file, file + ".1")
                 self._last_offer = ""
         except (OSError, ValueError) as exc:
-            # A trace that cannot be written must not stop the work; the loss itself is an event.
+            # A trace that cannot be written must not stop the work; that is an event itself.
             self._file = None
             self.record("failed", (), what="trace", reason=str(exc))
 
     def mark(self) -> tuple[int, ...]:
-        """Another one as soon as something was written, by whichever process; cheap to ask."""
+        """A value that changes when any process writes to the file."""
         found: list[int] = []
         for path in (self._file + ".1", self._file) if self._file else ():
             try:
@@ -144,11 +144,11 @@ class Trace:
         return tuple(found)
 
     def history(self) -> Iterator[dict[str, Any]]:
-        """The kept events of this project, newest first, across processes."""
+        """The recorded events of this project, newest first, across processes."""
         yield from map(unpack_messages, reversed(list(self._rows())))
 
     def _rows(self, mark: bytes = b"") -> Iterator[dict[str, Any]]:
-        """The kept events of this project, oldest first; only lines with `mark` are parsed."""
+        """The recorded events of this project, oldest first; only lines with `mark` are parsed."""
         import json
 
         for path in (self._file + ".1", self._file) if self._file else ():
@@ -160,22 +160,14 @@ class Trace:
                         try:
                             row: Any = json.loads(line)
                         except ValueError:
-                            continue  # a torn line: the process died while writing it
+                            continue  # an incomplete line: the process died while writing it
                         if isinstance(row, dict) and row.get("project") == self._project:  # pyright: ignore[reportUnknownMemberType]
                             yield row
             except OSError:
                 continue
 
-    @property
-    def enabled(self) -> bool:
-        """Whether anything is recorded at all."""
-        return self._enabled
-
     def ever(self, kind: Kind) -> set[str]:
-        """The skills of this project that an event of this kind ever named, as far as is known.
-
-        Reads only the lines of that kind: a long trace is searched in a few hundredths of a second.
-        """
+        """The skills of this project that recorded events of this kind name."""
         names = {name for event in self.events if event.kind == kind for name in event.skills}
         for row in self._rows(f'"kind": "{kind}"'.encode()):
             skills = row.get("skills")
@@ -198,8 +190,8 @@ _tracer: Any = None
 
 @contextmanager
 def span(name: str, **attributes: Any) -> Generator[Callable[[str, Any], None]]:
-    """An OpenTelemetry span when its API is installed; yields a way to set attributes."""
-    global _tracer  # noqa: PLW0603 - found once
+    """Open an OpenTelemetry span if its API is installed; yields a function to set attributes."""
+    global _tracer  # noqa: PLW0603 - determined once per process
     if _tracer is None:
         module = available("opentelemetry.trace")
         _tracer = module.get_tracer("satchel") if module is not None else False

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 
 import pytest
 
 from model_server import ModelServer, Reply, model_of
 from satchel import Satchel
 from satchel.agent.planner import TOOL, AgentPlanner
-from satchel.errors import InvalidInput, ModelFailed
 from satchel.goals.decomposition import PlanRequest, decompose, schema_for_models
 from satchel.testing import make_skill
 
@@ -101,40 +100,3 @@ def test_a_model_that_only_talks_is_told_to_hand_the_plan_over(start):
     proposal = ask(planner)
     assert proposal.plan == GOOD
     assert proposal.usage.requests == len(server.requests) == 2
-
-
-def test_a_model_that_never_hands_one_over_has_failed(start):
-    planner, server = start(lambda request: "I would begin with the endpoints.")
-    with pytest.raises(ModelFailed):
-        ask(planner)
-    assert len(server.requests) == 3
-
-
-def test_a_provider_s_refusal_is_told(start):
-    planner, server = start([Reply("no such key", status=401)])
-    with pytest.raises(ModelFailed, match="no such key"):
-        ask(planner)
-    assert len(server.requests) == 1
-
-
-def test_it_takes_slots_and_waits_like_any_other_request(start, provider):
-    asked = []
-
-    class Slots:
-        @asynccontextmanager
-        async def slot(self, name):
-            asked.append(name)
-            yield
-
-    busy = Reply("later", status=429, headers={"retry-after-ms": "20"})
-    planner, _ = start([busy, submit(GOOD)], limiter=Slots())
-    assert ask(planner).plan == GOOD
-    assert asked == [provider.partition("-")[0]] * 2
-
-
-def test_a_schema_that_cannot_be_used_is_no_fault_of_the_model(start):
-    planner, server = start([])
-    request = PlanRequest("You plan.", GOAL, {"type": "array"})
-    with pytest.raises(InvalidInput):
-        asyncio.run(planner.plan(request))
-    assert not server.requests

@@ -1,9 +1,8 @@
-"""What a turn leaves behind when it fails, is stopped or trimmed; and who may come between."""
+"""Turns that fail, are stopped or trimmed, and concurrent changes."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import shutil
 
 import pytest
@@ -16,9 +15,7 @@ from model_server import Reply
 from satchel.agent import Agent, Limits, ToolEnded
 from satchel.errors import InvalidInput, ModelFailed
 from satchel.testing import make_skill, make_tool_skill
-from satchel.tools.skill_tool import MAX_CONTENT
-
-LOAD = Reply("", calls=[("Skill", {"name": "code-review"})])
+from satchel.tools.skill_tool import MAX_CONTENT_CHARS
 
 
 def add(project, name, description="", **fields):
@@ -152,32 +149,6 @@ def test_nothing_is_changed_under_a_turn_that_runs(start):
     assert len(agent.history) == 2
 
 
-def test_after_a_stream_that_was_left_the_next_turn_runs(start):
-    agent, _ = start([LOAD, Reply("late", delay=1), "Fresh."])
-
-    async def main():
-        event = None
-        async for event in agent.stream("one"):
-            if isinstance(event, ToolEnded):
-                break
-        del event
-        gc.collect()
-        return await agent.run("two")
-
-    assert asyncio.run(main()).text in ("late", "Fresh.")
-
-
-def test_run_sync_in_an_event_loop_says_what_to_use(start):
-    agent, _ = start(["Hello."])
-
-    async def main():
-        agent.run_sync("one")
-
-    with pytest.raises(InvalidInput) as caught:
-        asyncio.run(main())
-    assert caught.value.hint == "Use `await agent.run(…)`"
-
-
 def test_of_two_loads_in_one_reply_the_first_has_the_text(start):
     twice = Reply("", calls=[("Skill", {"name": "code-review"})] * 2)
     agent, server = start([twice, "Done."])
@@ -199,17 +170,6 @@ def test_a_skill_that_comes_with_the_name_of_a_tool_of_the_host_ends_no_turn(sta
     assert server.requests[1].results[0].text == "found x"
     told = [event.values for event in agent.satchel.trace.events if event.kind == "shadowed"]
     assert [values["tool"] for values in told if "tool" in values] == ["lookup"]
-
-
-def test_two_tools_of_the_host_with_one_name_are_a_mistake_in_our_voice(start):
-    def lookup() -> str:
-        """Look."""
-        return ""
-
-    twice = [FunctionToolset([lookup], id=name) for name in ("one", "two")]
-    agent, _ = start(["Hello."], tools=twice)
-    with pytest.raises(InvalidInput, match="The parts of the agent do not fit"):
-        agent.run_sync("go")
 
 
 # --- what is reported ------------------------------------------------------------------------
@@ -234,7 +194,7 @@ def test_a_limit_on_the_cost_that_cannot_hold_is_reported(start, project):
 
 
 def test_a_result_that_is_only_a_part_is_told_as_one(start, project):
-    add(project, "long", body="long line\n" * (MAX_CONTENT // 10 + 10))
+    add(project, "long", body="long line\n" * (MAX_CONTENT_CHARS // 10 + 10))
     agent, _ = start([Reply("", calls=[("Skill", {"name": "long"})]), "Done."])
 
     async def main():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from satchel.authoring.check_packaged import check_packaged
-from satchel.authoring.rules import rules_of
+from satchel.authoring.checklist import rules_of
 from satchel.errors import NotFound
 
 pytestmark = pytest.mark.req("E5", "E9")

@@ -7,15 +7,16 @@ from itertools import permutations
 
 import pytest
 
-from satchel.authoring.overlap import COPY, compare, compare_one
-from satchel.skill.model import Head, Origin, Skill
+from satchel.authoring.overlap import MIN_COPY_SCORE, compare, compare_one
+from satchel.skill.document import SkillHeader
+from satchel.skill.model import Skill, SkillOrigin
 
-ORIGIN = Origin("/nowhere", "extra", "here")
+ORIGIN = SkillOrigin("/nowhere", "extra", "here")
 WORDS = [f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in ("lm", "nt", "rk", "pt")]
 
 
 def _skill(name: str, description: str, number: int = 0, **extra) -> Skill:
-    head = Head(name, description, f"{name}-{number}", "SKILL.md", 0, 0, 0, extra or None)
+    head = SkillHeader(name, description, f"{name}-{number}", "SKILL.md", 0, 0, 0, extra or None)
     return Skill(head, ORIGIN)
 
 
@@ -47,7 +48,7 @@ def test_a_pair_says_what_is_shared_and_what_tells_them_apart():
     assert found.groups == []
     (pair,) = found.pairs
     assert (pair.one.name, pair.other.name) == ("code-review", "review-changes")
-    assert 0.3 <= pair.score < COPY
+    assert 0.3 <= pair.score < MIN_COPY_SCORE
     assert not pair.copy
     assert {"reviews", "pull", "requests", "bugs", "style"} <= {"review", *pair.shared, "reviews"}
     assert "security" in pair.apart[0]
@@ -82,12 +83,12 @@ def test_the_closest_are_those_that_comparing_every_two_finds(seed):
     expected = {pair: score for pair, score in one_by_one.items() if pair <= heads}
     found = {frozenset((p.one.ref, p.other.ref)): round(p.score, 9) for p in whole.pairs}
     assert found == expected
-    assert all(score < COPY for score in found.values())
+    assert all(score < MIN_COPY_SCORE for score in found.values())
     # Near copies are near the one that stands for them, and nobody is in two groups.
     for group in whole.groups:
         first = group.skills[0].ref
         scores = [one_by_one[frozenset((first, one.ref))] for one in group.skills[1:]]
-        assert min(scores) >= COPY
+        assert min(scores) >= MIN_COPY_SCORE
         assert group.score == pytest.approx(min(scores))
     assert sum(map(len, members)) == len(set().union(*members)) if members else True
     # A limit changes nothing but the number.

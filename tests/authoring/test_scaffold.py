@@ -12,8 +12,8 @@ import pytest
 
 from authoring.wrong import write_good
 from needs import go_cache, needs
-from satchel.authoring.scaffold import KINDS, make, write_into
-from satchel.authoring.words import slip_in
+from satchel.authoring.scaffold import KINDS, new_skill, write_into
+from satchel.authoring.text_rules import message_error
 from satchel.errors import InvalidInput
 from sizes import sized
 
@@ -101,24 +101,24 @@ def test_a_program_runs_under_the_bare_protocol(kind, language, tmp_path):
     ):
         reply = ask(line)
         assert reply["output"] == "", line
-        assert slip_in(reply["error"]) == "", (line, reply)
+        assert message_error(reply["error"]) == "", (line, reply)
         assert reply["error"].isascii() is False  # the dash, and Chinese words
     os.symlink("/etc/hostname", os.path.join(folder, "link.txt"))
     assert ask(json.dumps({"arguments": {"path": "link.txt"}}))["output"] == ""
 
 
 def test_names_become_ids_and_tools():
-    made = make("Word Count!", "python")
+    made = new_skill("Word Count!", "python")
     assert (made.id, made.tool) == ("word-count", "word_count_count")
     nothing = (("  ", "skill"), ("单词统计", "skill"), ("!?", "go"))
     for name, kind in (*nothing, ("3d", "python"), ("a" * 62, "go")):
         with pytest.raises(InvalidInput):
-            make(name, cast("Kind", kind))
-    assert make("3d").id == "3d"
+            new_skill(name, cast("Kind", kind))
+    assert new_skill("3d").id == "3d"
 
 
 def test_nothing_is_overwritten(tmp_path):
-    made = make("word-count")
+    made = new_skill("word-count")
     write_into(made, str(tmp_path))
     with pytest.raises(InvalidInput, match="exists already"):
         write_into(made, str(tmp_path))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.authoring.check_skill import check_folder
-from satchel.authoring.scaffold import make, write_into
+from satchel.authoring.scaffold import new_skill, write_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class Wrong(NamedTuple):
 
 def write_good(base: Path, kind: Any, language: Any = "en", name: str = NAME) -> Skill:
     """The scaffold itself."""
-    return Skill(Path(write_into(make(name, kind, language), os.fspath(base))))
+    return Skill(Path(write_into(new_skill(name, kind, language), os.fspath(base))))
 
 
 def _replaced(case: dict[str, Any]) -> Wrong:

@@ -1,7 +1,7 @@
-"""A Chromium for all tests of this folder, real servers, and windows that somebody signed in to.
+"""One Chromium per test file, real servers, and signed-in browser windows.
 
-A window collects what its pages complain about: an error on the console, an exception, something
-that the Content-Security-Policy refused, an answer of 500. Any of these fails the test.
+A window collects the errors of its pages: on the console, exceptions, violations of the
+Content-Security-Policy, responses of 500. Any of these fails the test.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from playwright.sync_api import Error, expect
 
 from needs import needs
+from satchel.goals.engines.factory import local_folder
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import local_folder
 from satchel.goals.model import Done, Goal, Plan
 from satchel.settings import load_settings
 from ui_server import WINDOW, browser, open_house
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ui_server import House
 
 SLOW = 10_000
-"""Milliseconds that a page has, on a machine where much else runs."""
+"""Milliseconds to wait for a page on a busy machine."""
 TRACED = os.environ.get("TRACE") == "1"
 _REPORT = pytest.StashKey[Any]()
 
@@ -46,7 +46,7 @@ def pytest_runtest_makereport(item: Any) -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """One per file: while it lives nobody else here can have a loop of asyncio."""
+    """One per file: its asyncio loop excludes others."""
     expect.set_options(timeout=SLOW)
     with browser(needs("chromium")) as found:
         yield found
@@ -54,7 +54,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A server that the tests of a file share; who changes skills uses names of its own."""
+    """A server shared by the tests of a file; tests that change skills use names of their own."""
     made = open_house(tmp_path_factory.mktemp("house"), SATCHEL_TRUST="all")
     try:
         yield made
@@ -63,7 +63,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 class Visitor:
-    """Somebody with a window: a context of the browser, signed in."""
+    """A browser context that is signed in."""
 
     def __init__(self, context: BrowserContext, house: House) -> None:
         self.context = context
@@ -82,7 +82,7 @@ class Visitor:
         said = f"console: {message.text}"
         ended = said.replace("htmx:sendAbort", "htmx:afterRequest")
         if said != ended and self.complaints[-1:] == [ended]:
-            # htmx calls it an error, twice, when a page gives up a request for a newer one.
+            # htmx reports an aborted request twice as an error.
             self.complaints.pop()
         else:
             self.complaints.append(said)
@@ -92,39 +92,39 @@ class Visitor:
             self.complaints.append(f"{answer.status}: {answer.url}")
 
     def sign_in(self) -> Any:
-        """Open the link that the server printed; gives the session, for further windows."""
+        """Open the link that the server printed; returns the session for further windows."""
         self.page.goto(self.house.server.link())
         expect(self.page.get_by_role("navigation").first).to_be_visible()
         return self.context.storage_state()
 
     def go(self, path: str) -> Page:
-        """Load a page by its address."""
+        """Load a page."""
         self.page.goto(self.house.base + path)
         return self.page
 
     def allow(self, words: str) -> None:
-        """A complaint that is part of what is tested, by words of it."""
+        """Allow an error that contains these words."""
         self.allowed.append(words)
 
     def content(self) -> None:
-        """Nothing was wrong on any of its pages."""
+        """Assert that no page had an error."""
         left = [one for one in self.complaints if not any(word in one for word in self.allowed)]
         assert not left, "\n".join(left)
 
 
 @pytest.fixture(scope="module")
 def sessions() -> dict[str, Any]:
-    """Where somebody signed in already: a server's address, and the browser's cookies."""
+    """Server URL -> cookies of a session."""
     return {}
 
 
 @pytest.fixture
 def come(chromium, sessions, request, tmp_path) -> Iterator[Any]:
-    """Opens windows: `come(house)`, with `dark=`, `zh=`, `width=`, `script=False`, `fresh=True`.
+    """Open windows: `come(house)`, with `dark=`, `zh=`, `width=`, `script=False`, `fresh=True`.
 
-    One link opens one session, which later windows share unless they are to be `fresh`. After a
-    failure, a picture and the page of every window lie in the test's folder; with `TRACE=1`, which
-    takes a third longer, also a trace.
+    One link opens one session, which later windows share unless they are `fresh`. After a failure,
+    a screenshot and the page of every window are in the test's folder; with `TRACE=1`, which takes
+    a third longer, also a trace.
     """
     with ExitStack() as stack:
         visitors: list[Visitor] = []
@@ -163,7 +163,7 @@ def come(chromium, sessions, request, tmp_path) -> Iterator[Any]:
 
 
 def _keep(visitor: Visitor, folder: Any, number: int) -> str:
-    """Write down what somebody saw last; says what and where."""
+    """Write the last state of a window to files; returns their paths."""
     page, name = visitor.page, f"window-{number}"
     words = [f"{name}: {page.url}", *visitor.complaints, f"server: {visitor.house.server.said}"]
     try:
@@ -171,7 +171,7 @@ def _keep(visitor: Visitor, folder: Any, number: int) -> str:
         (folder / f"{name}.html").write_text(page.content(), encoding="utf-8")
         if TRACED:
             visitor.context.tracing.stop(path=folder / f"{name}.zip")
-    except Error as exc:  # the failure of the test counts, not that of its picture
+    except Error as exc:  # the failure of the test counts, not that of its screenshot
         words.append(f"not all was kept: {exc}")
     words.append(f"see {folder}/{name}.png and .html; with TRACE=1, `playwright show-trace` a .zip")
     return "\n".join(words)
@@ -179,12 +179,12 @@ def _keep(visitor: Visitor, folder: Any, number: int) -> str:
 
 @pytest.fixture
 def visitor(come, house) -> Visitor:
-    """Somebody in the house that the tests of a file share."""
+    """A window of the shared server."""
     return come(house)
 
 
 class Nobody:
-    """Does no step: people do."""
+    """A runner without steps."""
 
     async def run(self, work: Any) -> Done:
         return Done("")
@@ -192,7 +192,7 @@ class Nobody:
 
 @pytest.fixture
 def ask_people(house) -> Any:
-    """Begins a goal whose steps are people's, till it asks: `ask_people(name, *steps)`."""
+    """Start a goal of human steps, and wait until it asks: `ask_people(name, *steps)`."""
     settings = load_settings(str(house.project), env=house.server.env)
 
     async def begin(name: str, steps: tuple[Step, ...]) -> None:
@@ -201,7 +201,7 @@ def ask_people(house) -> Any:
             await engine.wait(name)
 
     def ask(name: str, *steps: Step) -> None:
-        with ThreadPoolExecutor(1) as thread:  # the browser has the loop of this one
+        with ThreadPoolExecutor(1) as thread:  # the browser uses the loop of this thread
             thread.submit(asyncio.run, begin(name, steps)).result(20)
 
     return ask

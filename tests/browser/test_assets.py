@@ -1,4 +1,4 @@
-"""htmx comes by its digest, or not at all."""
+"""The htmx asset is verified by its digest."""
 
 from __future__ import annotations
 

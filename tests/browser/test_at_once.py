@@ -1,4 +1,4 @@
-"""Two things at once in one window: news and a click, a click and another. Neither is lost."""
+"""Concurrent events in one window: neither updates nor clicks are lost."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from playwright.sync_api import Error, expect
 
 NEWS = "htmx.trigger(document.body, 'satchel:library')"
-"""What the page does when the server says that the library changed."""
+"""The event of a library change."""
 LIST = re.compile(r"/skills(\?|$)")
 
 
 class Holding:
-    """Holds back answers which a page waits for, till the test lets them go."""
+    """Delays responses until the test releases them."""
 
     def __init__(self, page: Any, pattern: re.Pattern[str], method: str = "GET") -> None:
         self._page = page
         self._method = method
         self._open = False
         self.held: list[tuple[Any, Any]] = []
-        """Requests, and what the server answered when they were made."""
+        """Requests and their responses."""
         self._waiting: list[Any] = []
         page.route(pattern, self._take)
 
@@ -35,7 +35,7 @@ class Holding:
             self._waiting.append(route)
 
     def wait_for(self, count: int) -> None:
-        """Wait till so many are held in all, each with its answer of now."""
+        """Wait until this many requests are delayed."""
         end = time.monotonic() + 10
         while len(self.held) < count:
             assert time.monotonic() < end, f"{len(self.held)} of {count} requests were made"
@@ -46,14 +46,14 @@ class Holding:
 
     @property
     def count(self) -> int:
-        """How many requests there were."""
+        """The number of requests."""
         return len(self.held) + len(self._waiting)
 
     def let_go(self) -> None:
-        """Give the answers in the order of their requests, and hold no more."""
+        """Release the responses in the order of their requests, and delay no more."""
         self._open = True
         for route, answer in self.held:
-            with suppress(Error):  # the page gave this one up
+            with suppress(Error):  # the page aborted this one
                 route.fulfill(response=answer)
         for route in self._waiting:
             with suppress(Error):
@@ -61,7 +61,7 @@ class Holding:
 
 
 def names(page):
-    """The names of the skills that the list shows."""
+    """The names of the skills in the list."""
     return page.locator("tr.skill .naming a")
 
 
@@ -108,7 +108,7 @@ def test_further_clicks_on_save_save_nothing_more(visitor, house):
     holding = Holding(page, re.compile(r"/skill/edit\?"), "POST")
     page.locator("#text").fill("---\nname: mend-nets\ndescription: Mends. Use then.\n---\n# Mend\n")
     save = page.get_by_role("button", name="Save", exact=True)
-    page.evaluate(  # a third one while the first is on its way, when nobody can ask the page
+    page.evaluate(  # a third one during the first request
         "setTimeout(() => document.querySelector('[data-guard] .primary').click(), 800)"
     )
     save.dblclick(no_wait_after=True)

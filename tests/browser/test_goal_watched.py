@@ -1,4 +1,4 @@
-"""A goal of twelve steps, watched live while its worker is killed and another one comes."""
+"""A goal of twelve steps on its page while its worker is killed and replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAN = "goal: Watch twelve steps\nsteps:\n" + "".join(
     for name, needs in NEEDS.items()
 )
 TAKES, LAST = 0.4, 3.0
-"""Seconds of each step; of the last, long enough to be drawn on a busy machine too."""
+"""Seconds of each step; the last is long enough to be drawn on a busy machine."""
 RECORD = """
 window.sameWindow = true;
 window.seen = [];
@@ -63,7 +63,7 @@ def busy_house(tmp_path, model):
 
 @pytest.fixture
 def workers(busy_house):
-    """Starts workers, each a process of its own; all are gone afterwards."""
+    """Start workers as processes; all are stopped afterwards."""
     started = []
 
     def start():
@@ -87,7 +87,7 @@ def states(page) -> dict[str, str]:
 
 
 def until(page, wanted, patience: float = 60.0) -> dict[str, str]:
-    """The states of all steps, once they are as wanted."""
+    """Return the states of all steps, once they are as wanted."""
     end = time.monotonic() + patience
     while not wanted(now := states(page)):
         assert time.monotonic() < end, now
@@ -117,7 +117,7 @@ def test_a_goal_is_watched_while_its_worker_is_killed_and_returns(busy_house, co
     until(page, lambda now: len(done(now)) >= 4)
     first.send_signal(signal.SIGKILL)
     first.wait()
-    # What it had ended by then may still arrive; then nothing moves, and the page says why.
+    # Events of finished steps may still arrive; then nothing changes, and the page shows why.
     expect(page.locator("#reason")).to_contain_text("Its worker is gone")
     still = states(page)
     assert 4 <= len(done(still)) < 12
@@ -134,20 +134,20 @@ def test_a_goal_is_watched_while_its_worker_is_killed_and_returns(busy_house, co
     expect(page.locator("#board-in")).to_have_attribute("data-state", "done")
     expect(page.locator("#step [data-of=s12]")).to_have_attribute("data-state", "done")
 
-    # One window all the time: nothing was loaded anew, and whoever had the focus has it.
+    # The window was never reloaded, and the focus is unchanged.
     assert page.evaluate("window.sameWindow")
     assert page.evaluate("document.activeElement.id") == "box-s12"
     seen = page.evaluate("window.seen")
     course = {name: [state for one, state in seen if one == name] for name in NEEDS}
     for name, passed in course.items():
         assert passed[-1] == "done", (name, passed)
-        assert passed.count("done") == 1, (name, passed)  # no step that was done is lost
+        assert passed.count("done") == 1, (name, passed)  # no finished step is lost
         assert set(passed) <= {"waiting", "running", "done"}
     ended = [name for name, state in seen if state == "done"]
     for at, name in enumerate(ended):
         assert set(NEEDS[name]) <= set(ended[:at]), ended
     assert {"waiting", "running"} <= set(course["s12"])
-    # Steps whose end was shown before the kill were not done again.
+    # Steps that were shown as done before the kill were not repeated.
     asked = [str(request.body) for request in model.requests]
     for name in done(still):
         assert sum(f"Say {name}." in body for body in asked) == 1, name

@@ -1,4 +1,4 @@
-"""The keyboard alone is enough, and one always sees where one is."""
+"""All pages work with the keyboard alone, and the focus is always visible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WHERE = "() => document.activeElement.tagName + '#' + document.activeElement.id
 
 
 def tab_to(page, wanted, most=80):
-    """Press Tab till `wanted` has the focus; whatever has it on the way shows that."""
+    """Press Tab until `wanted` has the focus; every focused element must show it."""
     for _ in range(most):
         if wanted.count() and wanted.evaluate("one => one === document.activeElement"):
             assert page.evaluate(_RING), f"nothing shows the focus on {page.evaluate(_WHERE)}"
@@ -66,7 +66,7 @@ def test_a_skill_is_found_opened_and_deleted(visitor, house):
     assert not (house.skills / "rust-pans").exists()
 
 
-# --- Enter in a field says yes ----------------------------------------------------------------
+# --- Enter in a field -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -83,7 +83,7 @@ def test_enter_in_an_answer_approves(come, house, ask_people, script):
     else:
         with page.expect_navigation():
             page.keyboard.press("Enter")
-        for _ in range(40):  # another process goes on with it
+        for _ in range(40):  # another process continues it
             if "done" in visitor.go(f"/goals/{name}").locator("#goal-state").inner_text():
                 break
             page.wait_for_timeout(250)

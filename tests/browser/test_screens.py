@@ -1,4 +1,4 @@
-"""Every picture that the documentation names is there, and a page of the script."""
+"""The screenshots of the documentation exist and are made by the script."""
 
 from __future__ import annotations
 

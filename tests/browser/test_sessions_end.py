@@ -1,4 +1,4 @@
-"""Sessions end while pages are open, and cookies go where nobody wanted: in a real browser."""
+"""Sessions that end while pages are open, in a real browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MORE = "\nHours of work.\n"
 
 
 def _edit(visitor, name, *, script):
-    """Type something into the editor, and lose the session before it is saved."""
+    """Type into the editor, and end the session before saving."""
     visitor.house.skill(name)
     page = visitor.go(f"/skill/edit?ref=.agents/skills/{name}")
     text = page.locator("#text")

@@ -1,4 +1,4 @@
-"""Rows B5–B10 as people live them: in a real Chromium, against the real command, on real files."""
+"""Requirements B5–B10 in a real Chromium, with the real command and real files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODY = "# Harvest\n\nPick **ripe** ones.\n\n```python\nprint('apples')\n```\n"
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A project with two skills that its person trusts, one of them with files."""
+    """A project with two trusted skills, one of them with files."""
     base = tmp_path_factory.mktemp("house")
     made = open_house(base)
     try:
@@ -34,7 +34,7 @@ def house(tmp_path_factory):
 
 @pytest.fixture
 def agent(house, monkeypatch):
-    """A conversation of somebody's agent on the same project, in this process."""
+    """A session of an agent on the same project."""
     for name in ("HOME", "SATCHEL_HOME"):
         monkeypatch.setenv(name, house.server.env[name])
     satchel = Satchel.for_project(house.project)
@@ -58,7 +58,7 @@ def row(page, name):
 
 
 def open_row(page, name):
-    """Open a skill's row; gives what is shown below it."""
+    """Open a skill's row; returns its details."""
     button = row(page, name).get_by_role("button", name=re.compile("Files and facts"))
     button.click()
     expect(button).to_have_attribute("aria-expanded", "true")
@@ -68,7 +68,7 @@ def open_row(page, name):
 
 
 def say_yes(page, words):
-    """Confirm what is shown, and wait for the list."""
+    """Confirm a plan, and wait for the list."""
     page.get_by_role("button", name=words, exact=True).click()
     page.wait_for_url("**/skills?**")
 
@@ -94,7 +94,7 @@ def test_what_is_added_is_in_the_agents_next_request(visitor, house, agent):
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name").fill("Store Pears!")
     dialog.get_by_label("Description").fill("Stores pears. Use when it gets cold.")
-    expect(dialog).to_contain_text("store-pears")  # what its id will be
+    expect(dialog).to_contain_text("store-pears")  # its future id
     dialog.get_by_role("button", name="Add", exact=True).click()
     page.wait_for_url("**/skills?**")
     expect(page.get_by_role("status").first).to_contain_text("store-pears")
@@ -175,7 +175,7 @@ def test_a_row_opens_on_its_files_and_shows_them(visitor):
     colours = code.locator("span").evaluate_all(
         "all => [...new Set(all.map(one => getComputedStyle(one).color))]"
     )
-    assert len(colours) > 1  # words of the language have colours of their own
+    assert len(colours) > 1  # keywords are coloured
     below.get_by_role("link", name="trees.md").click()
     expect(look.get_by_role("listitem").filter(has_text="young")).to_be_visible()
     row(page, "harvest-apples").get_by_role("button").click()

@@ -1,4 +1,4 @@
-"""Two browsers and the command line change one library: nothing is lost, all see it soon."""
+"""Two browsers and the command line change one library: nothing is lost, and all pages update."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(90)
 SOON = 2.0
-"""Seconds till a change of somebody else is on an open page."""
+"""Seconds until a change is on all open pages."""
 _WATCH = """
 () => {
   window.seen = {};
@@ -26,11 +26,11 @@ _WATCH = """
   look();
 }
 """
-"""Writes down when a name was on the page for the first time."""
+"""Records when a name is on the page for the first time."""
 
 
 def add(page, name, description):
-    """Add a skill by the form, as a page of its own."""
+    """Add a skill by the form."""
     page.goto(re.sub(r"(https?://[^/]+).*", r"\1/skills/add", page.url))
     page.locator("#new-name").fill(name)
     page.locator("#new-description").fill(description)
@@ -47,7 +47,7 @@ def remove(page, base, name):
 
 
 def watch(visitor):
-    """A second tab of somebody, with the list open; it is never loaded again."""
+    """A second tab with the list, which is never reloaded."""
     page = visitor.context.new_page()
     page.goto(f"{visitor.house.base}/skills")
     expect(page.locator("html")).to_have_attribute("data-live", "on")

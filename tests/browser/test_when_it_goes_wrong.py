@@ -1,4 +1,4 @@
-"""The server is away, the session ended, a key is pressed in the wrong place: nothing is lost."""
+"""Server failures, ended sessions and wrong keys lose no typed text."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_what_was_typed_stays_when_it_cannot_be_saved(visitor, house):
         text.fill(typed)
     away = re.compile("The server does not answer")
     page.route(re.compile("/session|/skill/edit"), lambda route: route.abort())
-    for key in ("x", "Backspace"):  # each is checked, which fails: nothing is on its way after it
+    for key in ("x", "Backspace"):  # each is checked, and fails: nothing is pending after it
         with page.expect_event("requestfailed"):
             text.press(key)
     page.wait_for_timeout(200)
-    expect(page.locator("#notes")).to_be_empty()  # typing asks for nothing to be done
+    expect(page.locator("#notes")).to_be_empty()  # typing sends no change
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notes")).to_have_text(away)
     page.unroute_all()

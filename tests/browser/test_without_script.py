@@ -1,4 +1,4 @@
-"""Without JavaScript everything that counts works by plain links and forms."""
+"""All main functions work without JavaScript."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 @pytest.fixture
 def plain(come, house):
-    """Somebody whose browser runs no script."""
+    """A window without JavaScript."""
     return come(house, script=False)
 
 

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from catalogue.blocks import hostile
 from in_memory import skill
 from satchel.catalogue import Account, Budget, build_catalogue
+from satchel.catalogue.budget import sentence_ends, shorten
+from satchel.catalogue.render import clean
 from satchel.errors import InvalidInput
 
 
@@ -54,25 +59,11 @@ def test_the_account_knows_how_each_skill_stands():
     assert stands == ["full", "shortened", "named", "unlisted", "withheld"]
 
 
-@pytest.mark.parametrize(
-    ("account", "words"),
-    [
-        (Account(100, 0, 0), "no skills; 0 of 100 characters"),
-        (Account(100, 9, 1, ("a",)), "1 skill, listed in full; 9 of 100 characters"),
-        (Account(100, 9, 2, ("a", "b")), "2 skills, all listed in full; 9 of 100 characters"),
-        (Account(100, 9, 1, named=("a",)), "1 skill: 1 by name; 9 of 100 characters"),
-        (
-            Account(100, 9, 3, ("a",), withheld=("b", "c")),
-            "3 skills: 1 in full, 2 withheld from models; 9 of 100 characters",
-        ),
-        (
-            Account(100, 90, 5, ("a",), ("b",), ("c",), 2, unit="tokens"),
-            "5 skills: 1 in full, 1 shortened, 1 by name, 2 not listed; about 90 of 100 tokens",
-        ),
-    ],
-)
-def test_the_summary_names_only_what_there_is(account, words):
-    assert account.summary() == words
+def test_the_summary_names_only_what_there_is():
+    assert Account(100, 0, 0).summary() == "no skills; 0 of 100 characters"
+    assert Account(100, 90, 5, ("a",), ("b",), ("c",), 2, unit="tokens").summary() == (
+        "5 skills: 1 in full, 1 shortened, 1 by name, 2 not listed; about 90 of 100 tokens"
+    )
 
 
 @pytest.mark.req("A11")
@@ -86,3 +77,41 @@ def test_a_small_budget_drops_the_rules_before_the_names():
         assert "without the rules" in made.account.summary()
         assert all(one.name in made.text for one in skills)
     assert build_catalogue(skills, budget=2_500).account.rules
+
+
+def cut(text: str, limit: int) -> str:
+    return shorten(text, limit, sentence_ends(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "short"),
+    [
+        ("Reviews code.", 24, "Reviews code."),
+        ("Reviews code. Use it before each merge.", 20, "Reviews code. …"),
+        ("A. Reviews the code of a whole project.", 24, "A. Reviews the code of…"),
+        ("Reads files, tables and pictures of any kind", 13, "Reads files…"),
+        (
+            "Works with tools, e.g. compilers and linters of all kinds",
+            30,
+            "Works with tools, e.g.…",
+        ),
+        ("审查代码的质量和风险给出可执行的修改建议", 10, "审查代码的质量和风…"),
+        ("审查代码。给出可执行的修改建议和说明", 9, "审查代码。给出可…"),
+        ("审查代码的质量。给出可执行的修改建议", 11, "审查代码的质量。 …"),
+        ("https://example.com/a/very/long/address", 20, "https://example.com…"),
+        ("Überprüft größere Änderungen", 20, "Überprüft größere…"),
+        ("家族は👩\u200d💻と一緒", 5, "家族は…"),
+        ("ที่นี่มีคนอยู่มากมาย", 6, "ที่…"),
+    ],
+)
+def test_a_text_is_cut_where_a_reader_would(text, limit, short):
+    assert cut(text, limit) == short
+
+
+@given(hostile.map(clean), st.integers(3, 200))
+def test_a_cut_text_is_a_beginning_within_the_limit(text, limit):
+    short = cut(text, limit)
+    assert len(short) <= limit
+    if short != text:
+        assert short.endswith("…")
+        assert text.startswith(short[:-1].rstrip())

@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING
 from chaos import works
 from satchel import Satchel
 from satchel.errors import SatchelError
-from satchel.library.trust import TrustBook, own_key
-from satchel.skill.tree import MemoryTree, seal
+from satchel.library.ownership import load_or_create_key
+from satchel.library.trust_store import TrustStore
+from satchel.skill.file_tree import MemoryTree, seal
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-    from satchel.store.scope import Scope
     from satchel.store.store import Store
+    from satchel.store.workdir import Scope
 
 STATE = "state"
 SOURCES = "sources"
@@ -60,7 +61,7 @@ def scope_of(project: str) -> Scope:
 
 def make_key(project: str) -> None:
     """As a user has it who used Satchel before."""
-    own_key(scope_of(project).marks)
+    load_or_create_key(scope_of(project).marks)
 
 
 def imported(skill: str, version: int) -> str:
@@ -83,7 +84,7 @@ def digest_of(skill: str, version: str) -> str:
         with tempfile.TemporaryDirectory() as scratch:
             store = store_of(scratch)
             with store.plan_add(origin, *_words(int(number))) as plan:
-                assert plan.steps[0].seal is not None
+                assert plan.steps[0].tree_digest is not None
                 staged = plan.steps[0].staged
                 with open(os.path.join(staged, "SKILL.md"), "rb") as stream:
                     files = {"SKILL.md": stream.read()}
@@ -143,8 +144,8 @@ def do(project: str, op: str, changes: works.Changes) -> None:
     else:
         plan = store.plan_remove(gone)
     with plan:
-        store.insist(plan)
-        store.carry_out(plan)
+        store.require_complete(plan)
+        store.apply(plan)
 
 
 def choose(chance: random.Random, state: works.Changes, version: int) -> tuple[str, works.Changes]:
@@ -174,7 +175,7 @@ def look(project: str, state: works.Changes) -> list[str]:
     harm: list[str] = []
     with at_home(project) as satchel:
         try:
-            TrustBook(os.path.join(satchel.settings.paths.state, "trust.json")).read()
+            TrustStore(os.path.join(satchel.settings.paths.state, "trust.json")).read()
             tools = satchel.tools()
             for skill, version in state.items():
                 if not version:

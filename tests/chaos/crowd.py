@@ -23,16 +23,16 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from chaos import works
 from satchel.errors import Conflict, SatchelError
-from satchel.library.lockfile import pending, read_lock
-from satchel.skill.tree import FolderTree, MemoryTree, read_whole, seal
-from satchel.store.journal import standing
+from satchel.library.lockfile import pending_changes, read_lock
+from satchel.skill.file_tree import FolderTree, MemoryTree, read_whole, seal
+from satchel.store.trees import digest_at
 
 SKILLS = tuple(f"skill-{number}" for number in range(40))
 TRIES = 200
 
 
 class Outcome(NamedTuple):
-    """What came of a crowd."""
+    """The result of a crowd."""
 
     writers: int
     readers: int
@@ -84,7 +84,7 @@ def gather(project: str, writers: int, operations: int, readers: int, limit: flo
     lock = read_lock(scope.lock)
     for skill in SKILLS:
         locked = lock[skill].tree if skill in lock else ""
-        if standing(scope.target(skill)) != locked:
+        if digest_at(scope.target(skill)) != locked:
             harm.append(f"`{skill}` is not what is locked")
     if os.path.exists(scope.part("journal.json")) or os.listdir(scope.part("stage")):
         harm.append("something was left behind")
@@ -120,7 +120,7 @@ def write(project: str, seed: int, operations: int) -> dict[str, Any]:
             conflicts += 1
         except SatchelError as exc:
             harm.append(f"{op}: {type(exc).__name__}: {exc.message}")
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it must be told
+        except Exception as exc:  # noqa: BLE001 - every error is reported
             harm.append(f"{op}: {type(exc).__name__}: {exc}")
     return {"done": done, "conflicts": conflicts, "harm": harm}
 
@@ -158,7 +158,7 @@ def look(project: str, skill: str) -> tuple[int, str]:
         except (OSError, SatchelError):
             files, found = {}, "" if not os.path.isdir(scope.target(skill)) else "moving"
         if found not in expected:
-            under_way = pending(scope.root)
+            under_way = pending_changes(scope.root)
             if skill not in under_way or under_way[skill] != found:
                 continue
         versions = {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chaos import commands, works
 from chaos.killing import judge
-from satchel.store.journal import standing
+from satchel.store.trees import digest_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +139,7 @@ class Bench:
         return project
 
     def run(self, operation: Operation, *rules: str) -> tuple[str, dict[str, Any], str]:
-        """Do it once under `strace`; returns the project, what the child said, and the log."""
+        """Do it once under `strace`; returns the project, the output of the child, and the log."""
         project = self._project(operation)
         log = os.path.join(self._folder, "strace.log")
         self._server.send({
@@ -248,7 +248,7 @@ class Bench:
 
 
 def _honest(project: str, operation: Operation, error: list[Any] | None) -> list[str]:
-    """Whether a failed operation says the truth about what it left."""
+    """Whether the message of a failed operation is true."""
     if error is None:
         return []
     kind, message, hint, code = error
@@ -257,7 +257,7 @@ def _honest(project: str, operation: Operation, error: list[Any] | None) -> list
     harm: list[str] = []
     if not (message and hint and code):
         harm.append(f"{kind} says too little: {error}")
-    now = {skill: standing(scope.target(skill)) for skill in operation.after}
+    now = {skill: digest_at(scope.target(skill)) for skill in operation.after}
     old = now == {skill: way.digest(skill, version) for skill, version in operation.before.items()}
     new = now == {skill: way.digest(skill, version) for skill, version in operation.after.items()}
     waiting = os.path.exists(scope.part("journal.json"))

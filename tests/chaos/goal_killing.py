@@ -57,7 +57,7 @@ class Line(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What came of it."""
+    """The result."""
 
     goals: int
     steps: int

@@ -33,7 +33,7 @@ _FLOWING = re.compile(r"(\w+)=(\S+)/(\S+)#")
 
 
 class Simulated:
-    """A model that takes its time and says whose output this is."""
+    """A slow model whose answer names the goal and the step."""
 
     def __init__(self, path: str, seconds: tuple[float, float] = MODEL) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

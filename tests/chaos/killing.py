@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from chaos import works
 from satchel.errors import SatchelError
 from satchel.library.lockfile import read_lock
-from satchel.store.journal import standing
-from satchel.store.transaction import recover
+from satchel.store.recovery import recover
+from satchel.store.trees import digest_at
 
 if TYPE_CHECKING:
-    from satchel.store.scope import Scope
+    from satchel.store.workdir import Scope
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SKILLS = ("alpha", "beta", "gamma", "delta")
@@ -75,7 +75,7 @@ class Server:
 
 
 class Tally(NamedTuple):
-    """What came of many kills."""
+    """The result of many kills."""
 
     kills: int
     inside: int
@@ -84,7 +84,7 @@ class Tally(NamedTuple):
     rolled_forward: int
     """Changes that were not acknowledged and are complete all the same."""
     told: int
-    """Recoveries that had something to say."""
+    """Recoveries with a message."""
     slowest: float
     """Seconds that the slowest recovery took."""
     harm: list[str]
@@ -142,7 +142,7 @@ def kill_often(
 def judge(
     way: str, project: str, state: works.Changes, begun: works.Changes
 ) -> tuple[list[str], float, list[str]]:
-    """What is wrong, how long the recovery took and what it said; brings `state` up to date."""
+    """The harm, the seconds and the messages of the recovery; updates `state`."""
     means = works.ways()[way]
     scope = means.scope(project)
     legal = {
@@ -155,7 +155,7 @@ def judge(
     harm = [
         f"`{skill}` is torn before the recovery"
         for skill in state
-        if standing(scope.target(skill)) not in legal[skill]
+        if digest_at(scope.target(skill)) not in legal[skill]
     ]
     try:
         read_lock(scope.lock)
@@ -166,7 +166,7 @@ def judge(
     seconds = time.perf_counter() - began
     lock = read_lock(scope.lock)
     for skill in state:
-        found = standing(scope.target(skill))
+        found = digest_at(scope.target(skill))
         if found not in legal[skill]:
             harm.append(f"`{skill}` is not what was acknowledged")
             continue
@@ -194,7 +194,7 @@ def left_over(scope: Scope) -> list[str]:
         found += [f"{folder}/{name}" for name in (os.listdir(path) if os.path.isdir(path) else ())]
     if os.path.isdir(scope.work):
         known = {"stage", "trash", "history", "base", "lock", "owner", ".gitignore"}
-        # These two are made by whoever comes first, without a lock: they are cleared away later.
+        # These two are made without the lock, and cleared away later.
         found += [
             name for name in os.listdir(scope.work)
             if name not in known and not name.startswith(("..gitignore.", ".owner."))

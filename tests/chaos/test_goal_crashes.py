@@ -103,7 +103,7 @@ def test_the_database_is_restarted_in_the_middle(
         lambda trial: cut_off(trial, lambda _: postgres_server.restart(away=0.5, kill=True), 1),
     )
     assert verdict.unharmed, verdict
-    assert verdict.tries == verdict.steps  # nobody died, so nothing was done twice
+    assert verdict.tries == verdict.steps  # no worker died, so no step ran twice
 
 
 def test_the_judge_sees_what_it_is_for() -> None:

@@ -14,17 +14,21 @@ import shutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.errors import Conflict
-from satchel.library.lockfile import Locked, Place, read_lock, render_lock
-from satchel.skill.tree import FolderTree, MemoryTree, seal
+from satchel.library.lockfile import LockedSource, LockEntry, read_lock, render_lock
+from satchel.skill.file_tree import FolderTree, MemoryTree, seal
+from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.history import undo
-from satchel.store.scope import Scope, unchanged
-from satchel.store.transaction import Change, commit, present, stage
+from satchel.store.journal import SkillChange
+from satchel.store.staging import StagingFolder
+from satchel.store.transaction import PendingChange, commit
+from satchel.store.trees import digest_at
+from satchel.store.workdir import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from satchel.library.lockfile import Lock
-    from satchel.skill.tree import Seal
+    from satchel.skill.file_tree import TreeDigest
 
 SCRIPT = "scripts/run.sh"
 OPS = ("add", "import", "update", "remove")
@@ -51,10 +55,10 @@ def tree_of(skill: str, version: int) -> MemoryTree:
     return MemoryTree(content(skill, version), frozenset((SCRIPT,)))
 
 
-_seals: dict[tuple[str, int], Seal] = {}
+_seals: dict[tuple[str, int], TreeDigest] = {}
 
 
-def seal_of(skill: str, version: int) -> Seal:
+def seal_of(skill: str, version: int) -> TreeDigest:
     key = skill, version
     if key not in _seals:
         _seals[key] = seal(tree_of(skill, version))
@@ -66,8 +70,15 @@ def digest_of(skill: str, version: int) -> str:
     return seal_of(skill, version).digest if version else ""
 
 
-def entry_of(skill: str, found: Seal) -> Locked:
-    return Locked(skill, skill, Place("folder", "../source"), "MIT", found.digest, found.files)
+def entry_of(skill: str, found: TreeDigest) -> LockEntry:
+    return LockEntry(
+        skill, skill, LockedSource("folder", "../source"), "MIT", found.digest, found.files
+    )
+
+
+def present(scope: Scope, skill: str) -> str:
+    """The digest of what is in a skill's place."""
+    return digest_at(scope.target(skill))
 
 
 def transactions(project: str, op: str, skill: str, version: int) -> None:
@@ -84,20 +95,20 @@ def transactions(project: str, op: str, skill: str, version: int) -> None:
         def without(lock: Lock) -> Lock:
             return {name: entry for name, entry in lock.items() if name != skill}
 
-        commit(scope, None, [Change(skill, "", before, "")], relock=without, op=op, summary=skill)
+        commit(scope, PendingChange(op, skill, [SkillChange(skill, "", before, "")], without))
         return
-    with stage(scope) as here:
+    with StagingFolder(scope) as here:
         found = here.write_tree(skill, tree_of(skill, version))
         base = os.path.join(here.path, f"{found.digest[7:]}.zip")
-        with unchanged(base), open(base, "wb") as stream:
+        with disk_errors_as_refusal(base), open(base, "wb") as stream:
             stream.write(b"the pristine content of %d" % version)
 
         def relock(lock: Lock) -> Lock:
             return {**lock, skill: entry_of(skill, found)}
 
-        change = Change(skill, here.folder(skill), before, found.digest)
+        change = SkillChange(skill, here.folder(skill), before, found.digest)
         bases = {found.digest[7:]: base}
-        commit(scope, here, [change], relock=relock, op=op, summary=skill, bases=bases)
+        commit(scope, PendingChange(op, skill, [change], relock, bases), here)
 
 
 def in_place(project: str, op: str, skill: str, version: int) -> None:
@@ -144,7 +155,7 @@ class Way(NamedTuple):
     digest: Callable[[str, Any], str]
     """Of a skill's version; empty of no version."""
     locked: Callable[[str, Any], str]
-    """What the lockfile says of it."""
+    """The digest in the lockfile."""
     scope: Callable[[str], Scope]
     ready: Callable[[str, str, Changes], None] = lambda _project, _op, _changes: None
     """Put what an operation needs in its place, such as the source; not part of the operation."""

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import pytest
 
 from satchel import Satchel
-from satchel.cli.opening import open_project
-from satchel.cli.session import Session
-from satchel.library import TrustBook
+from satchel.cli.context import CliContext
+from satchel.cli.project import open_project
+from satchel.library import TrustStore
 from typing_at import Typing
 from warm_start import warm_start
 
@@ -67,7 +67,7 @@ class Terminal:
 
     def trust(self, path: str) -> None:
         """Trust a folder of the project, as `satchel trust` and `satchel add` do."""
-        book = TrustBook(str(self.home / ".local/state/satchel/trust.json"))
+        book = TrustStore(str(self.home / ".local/state/satchel/trust.json"))
         book.trust(str(self.project / path))
 
     def env(self, **more: str) -> dict[str, str]:
@@ -98,6 +98,16 @@ class Terminal:
             check=False,
         )
         return Run(words, done.returncode, done.stdout, done.stderr)
+
+    def start(self, *words: str, **env: str) -> subprocess.Popen[bytes]:
+        """A command that runs while the test goes on."""
+        return subprocess.Popen(
+            self.command(*words),
+            cwd=self.project,
+            env=self.env(**env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def on_a_terminal(self, *words: str, answer: str = "", **env: str) -> str:
         """What a person's terminal receives, and what they type there."""
@@ -190,8 +200,8 @@ def furnish(empty: Terminal) -> Terminal:
     return empty
 
 
-class _Inside(Session):
-    """A session whose project has a detector of the test's own."""
+class _Inside(CliContext):
+    """A context whose project has the test's own detector."""
 
     def __init__(self, detector) -> None:
         super().__init__()
@@ -233,13 +243,7 @@ class Weekly:
 
     def worker(self, *words, **env) -> subprocess.Popen[bytes]:
         """A worker that is ready."""
-        begun = subprocess.Popen(
-            self.terminal.command("worker", *words),
-            cwd=self.terminal.project,
-            env=self.terminal.env(**{**self.env, **env}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        begun = self.terminal.start("worker", *words, **{**self.env, **env})
         stream = begun.stdout if "--json" in words else begun.stderr
         assert stream is not None
         while b"ready" not in (line := stream.readline()):

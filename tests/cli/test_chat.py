@@ -1,4 +1,4 @@
-"""`satchel chat` in a real terminal, and in a pipe, with a scripted model at the other end."""
+"""`satchel chat` in a terminal and in a pipe, with a scripted model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODEL = "anthropic:claude-sonnet-5"
 
 @pytest.fixture
 def sit(terminal):
-    """Sits somebody down at a chat with a scripted model."""
+    """Starts a chat with a scripted model in a terminal."""
     with ExitStack() as stack:
 
         def start(script, *words, **env):

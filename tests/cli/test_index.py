@@ -1,4 +1,4 @@
-"""index builds what makes a search fast; doctor says where a large library lacks it."""
+"""The commands `index` and `vectors`, and the diagnosis of a missing index."""
 
 from __future__ import annotations
 
@@ -7,53 +7,29 @@ import json
 import pytest
 
 from satchel import Satchel
-from satchel.cli.indexing import index
-from satchel.detect.base import BaseDetector, Prepared
+from satchel.detect.base import BaseDetector
 from satchel.detect.pipeline import SelectionPipeline
 from tiny_models import write_onnx
 
 
 class Scripted(BaseDetector):
-    """A detector that keeps an index, and one that the test can ask about."""
+    """A detector whose index holds `held` skills."""
 
-    def __init__(self, folder="", held=0, vectors="") -> None:
-        self.folder, self.held, self.vectors = folder, held, vectors
-        self.calls = []
+    def __init__(self, held) -> None:
+        self.held = held
 
     def detect(self, goal_text, skills):
         return []
-
-    def prepare(self, skills, progress=None, *, rebuild=False):
-        self.calls.append((len(skills), rebuild))
-        for done in range(1, len(skills) + 3):  # one that counts too far
-            if progress is not None:
-                progress(done)
-        embedded = 3_003 if self.vectors else 0
-        return Prepared("tantivy", len(skills), 2, 1.234, self.folder, self.vectors, embedded)
 
     def indexed(self):
         return self.held
 
 
 class Plain:
-    """A detector that keeps nothing."""
+    """A detector without an index."""
 
     def detect(self, goal_text, skills):
         return []
-
-
-def test_what_was_built_is_told(inside, tmp_path):
-    folder = tmp_path / "cache"
-    (folder / "deep").mkdir(parents=True)
-    (folder / "deep/segment").write_bytes(b"x" * 2_500_000)
-    detector = Scripted(str(folder), vectors="small-model")
-    _, status, out, err = inside(index, detector)
-    assert (status, err) == (0, "")
-    assert out.splitlines()[0] == "4 skills, 2 read anew, in 1.2 s"
-    assert "engine: tantivy" in out
-    assert "vectors: 3,003 skills (small-model)" in out
-    assert "(2.5 MB)" in " ".join(out.split())
-    assert detector.calls == [(4, False)]
 
 
 def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
@@ -132,3 +108,52 @@ def test_a_large_library_without_an_index_is_told_what_to_type(large):
     assert _doctor(large, Plain()) == {}
     # One that is made of others is asked about the one that keeps the index.
     assert list(_doctor(large, SelectionPipeline(Scripted(held=12)))) == ["search-unindexed"]
+
+
+# --- vectors -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(empty):
+    folder = empty.home / "tiny"
+    write_onnx(folder)
+    return folder
+
+
+@pytest.mark.req("C10")
+def test_a_model_is_shown_and_tried(empty, model):
+    (empty.home / ".config/satchel").mkdir(parents=True)
+    (empty.home / ".config/satchel/config.toml").write_text('vectors = "~/tiny"\n')
+    assert empty.run("vectors").out == "~/tiny\n"
+    assert json.loads(empty.run("vectors", "--json").out) == {"setting": "~/tiny"}
+    tried = empty.run("vectors", "check", "merge the files", "merge the files")
+    assert (tried.status, tried.out) == (0, "1.000\n")
+    assert "12 numbers a text" in tried.err
+
+
+def test_without_a_model_words_alone_are_compared(empty):
+    done = empty.run("vectors")
+    assert (done.status, done.out) == (0, "")
+    assert "words alone" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (("check",), 2, "`TEXT` is missing"),
+        (("check", "one"), 2, "The second text is missing: two are compared"),
+        (("check", "one", "two"), 2, "No model is set"),
+        (("check", "one", "two", "three", "--model", "m"), 2, "does not take `three`"),
+        (("check", "one", "two", "--model", "unknown"), 2, "no whole path"),
+        (("check", "one", "two", "--model", "~/unknown"), 3, "There is no folder"),
+        (("show", "\x1b[31mmore"), 2, "does not take `"),
+        (("frobnicate",), 2, "`frobnicate`"),
+    ],
+)
+def test_invalid_arguments_of_vectors(empty, words, status, message):
+    done = empty.run("vectors", *words)
+    assert (done.status, done.out) == (status, "")
+    assert done.err.startswith("error: ")
+    assert message in done.err
+    assert "hint: " in done.err
+    assert "\x1b" not in done.err

@@ -1,4 +1,4 @@
-"""Which lane answers, what it costs, and how every failure leaves."""
+"""Imports of fast commands, exit codes and error output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import time
 import pytest
 
 from satchel import __version__
+from satchel.cli.console import write_json
 from satchel.cli.main import guarded
-from satchel.cli.output import write_json
 from satchel.errors import AccessDenied, MissingExtra, NotFound, SettingsError, SkillBroken
 
 # What a plain `satchel list` must not wait for.
 HEAVY = {
     "click", "yaml", "json", "dataclasses", "pathlib", "inspect", "logging", "shutil", "tomllib",
-    "unicodedata", "hashlib", "difflib", "satchel.skill.load", "satchel.why", "satchel.catalogue",
+    "unicodedata", "hashlib", "difflib", "satchel.skill.reader", "satchel.explain",
+    "satchel.catalogue",
 }  # fmt: skip
 
 
@@ -53,13 +54,13 @@ def test_a_warm_list_imports_nothing_heavy(empty, monkeypatch):
     time.sleep(0.1)  # a file that changed in the same tick is looked at once more
     assert empty.run("list").status == 0
     loaded = _modules(empty, "list")
-    assert "satchel.cli.listing" in loaded
+    assert "satchel.cli.commands.list_skills" in loaded
     assert sorted(loaded & HEAVY) == []
 
 
 def test_the_version_imports_next_to_nothing(empty):
     loaded = _modules(empty, "--version")
-    assert sorted(loaded & {*HEAVY, "satchel.facade", "satchel.settings"}) == []
+    assert sorted(loaded & {*HEAVY, "satchel.satchel", "satchel.settings"}) == []
     assert empty.run("--version").out == f"satchel {__version__}\n"
     assert empty.run("--no-color", "--version").out == f"satchel {__version__}\n"
 
@@ -75,8 +76,13 @@ def test_a_command_waits_for_no_other(empty):
         check=True,
     )
     loaded = set(done.stdout.split())
-    assert "satchel.cli.places" in loaded
-    assert not loaded & {"satchel.cli.explaining", "satchel.cli.inspecting", "yaml", "json"}
+    assert "satchel.cli.commands.locations" in loaded
+    assert not loaded & {
+        "satchel.cli.commands.why",
+        "satchel.cli.commands.inspect_skill",
+        "yaml",
+        "json",
+    }
 
 
 @pytest.mark.parametrize("options", [(), ("--all",), ("--json",), ("--all", "--json")])
@@ -159,13 +165,7 @@ def test_a_reader_that_leaves_is_no_error(empty, words):
     for number in range(300):
         empty.skill(f"skills/s{number}", f"---\nname: s{number}\ndescription: {'x ' * 200}\n---\n")
     empty.trust("skills")
-    running = subprocess.Popen(
-        empty.command(*words),
-        cwd=empty.project,
-        env=empty.env(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    running = empty.start(*words)
     assert running.stdout is not None
     assert running.stderr is not None
     running.stdout.read(10)
@@ -186,7 +186,7 @@ def test_ctrl_c_is_quiet(terminal):
         stdin=follower,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Whoever runs the tests in the background hands down a deaf ear.
+        # SIGINT is ignored in processes that are started in the background.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     os.close(follower)

@@ -1,4 +1,4 @@
-"""What a person reads in Chinese is Chinese all through; what a model reads is English."""
+"""People read messages in their language; models read English."""
 
 from __future__ import annotations
 

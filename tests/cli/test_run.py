@@ -1,10 +1,9 @@
-"""`satchel run`: the answer alone on stdout, everything else on stderr, and honest exit codes."""
+"""`satchel run`: the answer on stdout, everything else on stderr, and exit codes."""
 
 from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import time
 
@@ -136,22 +135,15 @@ def test_nobody_there_is_told_with_the_address(talk):
 
 def test_ctrl_c_says_that_it_stopped(terminal):
     with ModelServer([Reply("Done.", delay=20)]) as server:
-        env = terminal.env(**server.environment(), SATCHEL_MODEL=MODEL)
-        with subprocess.Popen(
-            terminal.command("run", "hello"),
-            cwd=terminal.project,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        known = {**server.environment(), "SATCHEL_MODEL": MODEL}
+        with terminal.start("run", "hello", **known) as process:
             until = time.monotonic() + 60
             while not server.requests and time.monotonic() < until:
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == "Stopped"
+    assert (process.returncode, out) == (130, b"")
+    assert err.splitlines()[-1] == b"Stopped"
 
 
 def test_a_project_cannot_name_the_model(terminal, talk):

@@ -1,4 +1,4 @@
-"""Whole runs, exit code and both streams: wording is reviewed in the diff."""
+"""Snapshots of whole runs: exit code, stdout and stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ steps:
     needs: [send]
   - {id: send, prompt: Send it, needs: [check]}
 """
-"""A plan with one slip of each kind that people make."""
+"""A plan with one error of each kind."""
 ENGLISH = {
     "list": ("list",),
     "list-all": ("list", "--all"),

@@ -1,4 +1,4 @@
-"""Tool skills in the terminal: listed, shown, explained, trusted, checked, scanned, imported."""
+"""Tool skills in `list`, `show`, `why`, `trust`, `import` and `verify`."""
 
 from __future__ import annotations
 

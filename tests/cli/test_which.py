@@ -1,4 +1,4 @@
-"""which: at most three skills for a request, why, and what to do when there is none."""
+"""`satchel which`: choices, reasons, and what is printed when no skill fits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import pytest
 
 from satchel import Satchel
-from satchel.cli.choosing import which
-from satchel.detect.base import Answer, BaseDetector, Match
+from satchel.cli.commands.which import which
+from satchel.detect.base import BaseDetector, Detection, Match
 
 
 class Scripted(BaseDetector):
@@ -33,7 +33,7 @@ class Scripted(BaseDetector):
             ]
 
         chosen, after = made(self._chosen), made(self._after)
-        return Answer(chosen, after, self._fit, 0.5, "hybrid", 1.5, **self._more)
+        return Detection(chosen, after, self._fit, 0.5, "hybrid", 1.5, **self._more)
 
 
 # --- what is chosen -----------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_nothing_is_recorded_as_selected(terminal):
     assert not trace.exists() or '"selected"' not in trace.read_text()
 
 
-# --- what somebody decided ----------------------------------------------------------------
+# --- options that decide ------------------------------------------------------------------
 
 
 @pytest.mark.req("C3")
@@ -185,17 +185,6 @@ def test_what_is_too_weak_is_not_named(inside):
     assert "■" not in out
     assert '`satchel why NAME --goal "mend it"`' in out
     assert "the setting `vectors`" in out
-
-
-def test_one_weak_word_of_many_is_no_match(empty):
-    empty.skill(
-        ".agents/skills/hypotheses",
-        "---\nname: hypothesis-writing\n"
-        "description: Guide to writing testable product hypotheses.\n---\nx\n",
-    )
-    done = empty.run("which", "write unit tests for my parser", SATCHEL_TRUST="all")
-    assert done.status == 3
-    assert "hypothesis" not in done.out
 
 
 def test_a_goal_that_no_shell_should_read_is_not_repeated(inside):

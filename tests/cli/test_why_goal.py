@@ -1,4 +1,4 @@
-"""why --goal: rank, fields, what beat it, what it lacks, and what to do about it."""
+"""`satchel why --goal`: rank, fields, competitors, missing words and advice."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from satchel.cli.explaining import why
-from satchel.detect.base import Answer, BaseDetector, Match, Place
+from satchel.cli.commands.why import why
+from satchel.detect.base import BaseDetector, Detection, Match, RankExplanation
 
 GOAL = "review this pull request"
 
@@ -27,14 +27,14 @@ class Scripted(BaseDetector):
 
     def look(self, goal_text, skills, limit=None):
         found = [_match(skill) for skill in skills if skill.name in self._chosen]
-        return Answer(found, [], self._fit, 0.5, "hybrid", 1.0, (), self._collapsed)
+        return Detection(found, [], self._fit, 0.5, "hybrid", 1.0, (), self._collapsed)
 
     def place(self, goal_text, skills, skill):
         rank, fields, ahead, missing = self._place
         known = {one.name: one for one in skills}
         before = [(_match(known[name], sum(given.values())), given) for name, given in ahead]
         match = _match(skill, sum(fields.values())) if rank else None
-        return Place(rank, len(skills), match, fields, before, missing)
+        return RankExplanation(rank, len(skills), match, fields, before, missing)
 
 
 def _match(skill, score=1.0):
@@ -43,7 +43,7 @@ def _match(skill, score=1.0):
 
 
 def _chapter(out: str) -> str:
-    """What is said about the request: it stands before the story, and what to do after it."""
+    """The section about the request, and the advice at the end."""
     first, _, story = out[out.index("For this request") - 2 :].partition("\n\n● Where it was found")
     if not story:
         first, _, story = first.partition("\n\n▲ Where it was found")
@@ -111,14 +111,6 @@ def test_the_same_for_scripts(terminal):
     keys = {"fit", "threshold", "missing", "ahead", "instead", "near_copy_of", "detector", "notes"}
     assert keys <= set(goal)
     assert "goal" not in json.loads(terminal.run("why", "code-review", "--json").out)
-
-
-def test_a_goal_from_a_pipe_and_one_that_is_missing(terminal):
-    out = terminal.run("why", "code-review", "--goal", "-", stdin="review this").out
-    assert "“review this”" in out
-    done = terminal.run("why", "code-review", "--goal", " ")
-    assert done.status == 2
-    assert "`satchel why code-review --goal" in done.err
 
 
 @pytest.mark.req("C3")

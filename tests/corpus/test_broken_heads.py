@@ -1,4 +1,4 @@
-"""Every way in which real files are broken: nothing raises, nothing is slow, nothing is silent."""
+"""Real broken files: no exception, bounded time, a problem for each defect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 import yaml
 
-from satchel.skill.load import parse_document, read_head
-from satchel.skill.validate import check
+from satchel.skill.reader import parse_document, read_header
+from satchel.skill.validate import check_document
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -78,13 +78,13 @@ def test_every_broken_head_is_loaded_or_says_why(broken_heads):
         gc.disable()  # what other tests left is not this one's to tidy up
         began = time.thread_time()
         document = parse_document(data, row["dir_name"], "SKILL.md", (0, 0, 0))
-        head, _ = read_head(data, row["dir_name"], "SKILL.md", (0, 0, 0))
+        head, _ = read_header(data, row["dir_name"], "SKILL.md", (0, 0, 0))
         slowest = max(slowest, time.thread_time() - began)
         gc.enable()
         assert (head is None) == (document.head is None)
         if document.head is None and not document.problems:
             silent.append(row["id"])
-        codes = {problem.code for problem in check(document)}
+        codes = {problem.code for problem in check_document(document)}
         wanted = expected(row["cls"])
         if wanted is not None and not codes & wanted:
             wrong[row["cls"], tuple(sorted(codes))] += 1

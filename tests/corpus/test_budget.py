@@ -1,4 +1,4 @@
-"""Real skills at every size: within the budget, all accounted for, the same bytes twice."""
+"""Catalogues of real skills: within budget, complete accounts, reproducible."""
 
 from __future__ import annotations
 

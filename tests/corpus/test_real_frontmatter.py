@@ -1,4 +1,4 @@
-"""What real people write: our values are PyYAML's, fast path and parser agree, repairs are few."""
+"""Real frontmatters: values equal PyYAML's, fast scan and parser agree, few repairs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 import yaml
 
-from satchel.skill.head import quick_head
-from satchel.skill.load import parse_document, read_head
+from satchel.skill.header import scan_header
+from satchel.skill.reader import parse_document, read_header
 from sizes import sample, sized
 
 pytestmark = pytest.mark.timeout(300)
@@ -52,10 +52,10 @@ def test_the_fast_path_agrees_with_the_parser(raw_frontmatters):
     quick = 0
     for row in raw_frontmatters:
         data = row["raw"].encode()
-        fast = quick_head(data, row["dir_name"], "SKILL.md", STAMP)
+        fast = scan_header(data, row["dir_name"], "SKILL.md", STAMP)
         if fast is not None:
             quick += 1
-            slow, _ = read_head(data, row["dir_name"], "SKILL.md", STAMP)
+            slow, _ = read_header(data, row["dir_name"], "SKILL.md", STAMP)
             assert fast == slow, row["id"]
     assert quick > len(raw_frontmatters) / 4  # else this test shows little
 
@@ -63,7 +63,7 @@ def test_the_fast_path_agrees_with_the_parser(raw_frontmatters):
 def test_scan_and_document_agree(raw_frontmatters):
     for row in raw_frontmatters:
         data = row["raw"].encode()
-        head, _ = read_head(data, row["dir_name"], "SKILL.md", STAMP)
+        head, _ = read_header(data, row["dir_name"], "SKILL.md", STAMP)
         whole = parse_document(data, row["dir_name"], "SKILL.md", STAMP).head
         assert (head is None) == (whole is None), row["id"]
         if head is not None and whole is not None:
@@ -79,7 +79,7 @@ def test_an_unquoted_description_comes_back(real_skills):
             continue
         total += 1
         data = f"---\nname: x\ndescription: {text}\nlicense: MIT\n---\n\nbody\n"
-        head, _ = read_head(data.encode("utf-8", "replace"), "x", "SKILL.md", STAMP)
+        head, _ = read_header(data.encode("utf-8", "replace"), "x", "SKILL.md", STAMP)
         kept += head is not None and head.description == text
     assert total > sized(6_900, 69_000)
     assert kept / total >= 0.998, kept / total

@@ -1,4 +1,4 @@
-"""Whole skills from real repositories: they load or say why, and no rule of `check` cries wolf."""
+"""Whole skills from real repositories: they load or have a problem, and few rules fire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from satchel import Library
 from satchel.authoring.check_skill import check_folder
-from satchel.authoring.rules import RULES
+from satchel.authoring.checklist import RULES
 from sizes import sized
 
 pytestmark = pytest.mark.timeout(300)

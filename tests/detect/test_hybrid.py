@@ -8,10 +8,10 @@ import pytest
 
 from in_memory import skill
 from satchel import Satchel
-from satchel.detect.fusion import collapse
 from satchel.detect.hybrid import HybridDetector as Hybrid
-from satchel.detect.terms import head_row
-from satchel.skill import Origin, Skill
+from satchel.detect.ranking import drop_near_duplicates
+from satchel.detect.tokenizer import head_row
+from satchel.skill import Skill, SkillOrigin
 from satchel.testing import make_skill
 
 ENGLISH = (
@@ -157,7 +157,7 @@ def test_a_place_tells_rank_account_and_rivals():
 def test_the_same_goal_has_the_same_answer():
     one = detector_of().look(GOALS[0][0], MIXED)
     other = detector_of().look(GOALS[0][0], tuple(reversed(MIXED)))
-    assert [match[:4] for match in one.matches] == [match[:4] for match in other.matches]
+    assert one.matches == other.matches
 
 
 def test_the_body_and_the_triggers_are_searched(tmp_path):
@@ -225,7 +225,7 @@ def test_the_old_text_of_a_changed_skill_counts_no_more_while_the_index_catches_
     after = tuple(skill(f"t{at:03}", f"Bakes bread, kind {at}.", stamp=2) for at in range(100))
     detector = detector_of(folder=str(tmp_path))
     detector.prepare(kept + before)
-    upkeep = detector._upkeep  # noqa: SLF001
+    upkeep = detector._sync  # noqa: SLF001
     monkeypatch.setattr(upkeep, "_work", lambda _skills: None)  # it never catches up
     answer = detector.look("turn the pdf pages into images", kept + after)
     assert "401" in answer.notes[0]
@@ -242,7 +242,7 @@ def test_new_skills_and_indexed_ones_are_scored_alike(tmp_path, monkeypatch):
     new = tuple(skill(f"new-{at}", f"Reconciles invoices with ledger{at}.") for at in range(100))
     detector = detector_of(folder=str(tmp_path))
     detector.prepare(kept)
-    monkeypatch.setattr(detector._upkeep, "_work", lambda _skills: None)  # noqa: SLF001
+    monkeypatch.setattr(detector._sync, "_work", lambda _skills: None)  # noqa: SLF001
     answer = detector.look("reconcile invoices", kept + new)
     assert answer.notes
     assert {match.name[:4] for match in answer.matches} == {"new-"}
@@ -299,7 +299,7 @@ def test_one_letter_is_no_half_word():
     assert detector_of().rank("qu", (skill("sql", "Writes queries."),))
 
 
-SHIPPED = Origin("/shipped", "builtin", "shipped")
+SHIPPED = SkillOrigin("/shipped", "builtin", "shipped")
 
 
 def test_a_shipped_skill_takes_no_request_for_its_verb():
@@ -332,7 +332,7 @@ def test_a_place_is_that_of_the_whole_order(goal):
         skill("notes", "Writes notes and APIs"),
     )
     found = Hybrid()
-    order = [one.key for one in found.ranking(goal, skills, len(skills)).fused]
+    order = [one.key for one in found.ranking(goal, skills, len(skills)).ranked]
     for one in skills:
         place = found.place(goal, skills, one)
         assert place.rank == (order.index(one.path) + 1 if one.path in order else 0)
@@ -341,7 +341,7 @@ def test_a_place_is_that_of_the_whole_order(goal):
 
 
 def is_twin(one, other, goal=()):
-    return collapse([one, other], goal)[1] == [(1, 0)]
+    return drop_near_duplicates([one, other], goal)[1] == [(1, 0)]
 
 
 def test_what_the_goal_tells_apart_is_no_copy():

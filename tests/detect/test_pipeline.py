@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -9,16 +10,18 @@ import pytest
 from in_memory import skill
 from satchel import Satchel
 from satchel.detect import (
-    Answer,
     BaseDetector,
+    Detection,
     HybridDetector,
     LexicalDetector,
     Match,
     MinimalSkillDetector,
-    Place,
+    RankExplanation,
     SelectionPipeline,
 )
+from satchel.detect.pipeline import index_folder
 from satchel.errors import InvalidInput, NotFound
+from satchel.settings import load_settings
 from satchel.testing import make_skill
 
 PDF = skill("pdf-forms", "Fills in PDF forms")
@@ -277,10 +280,10 @@ def test_what_is_no_detector_is_refused(make, detector):
 def test_a_base_detector_may_answer_for_itself(make):
     class Knows(BaseDetector):
         def look(self, goal_text, skills, limit=None):
-            return Answer([], [], 0.1, 0.4, "knows", 0.0, ("a note",))
+            return Detection([], [], 0.1, 0.4, "knows", 0.0, ("a note",))
 
         def place(self, goal_text, skills, skill):
-            return Place(1, len(skills), None, {"name": 1.0}, [], (goal_text,))
+            return RankExplanation(1, len(skills), None, {"name": 1.0}, [], (goal_text,))
 
     class Wrong(BaseDetector):
         def look(self, goal_text, skills, limit=None) -> Any:
@@ -288,9 +291,9 @@ def test_a_base_detector_may_answer_for_itself(make):
 
     mine = make(detector=Knows())
     assert mine.which("x").notes == ("a note",)
-    assert mine.place("pdf-forms", "x") == Place(1, 5, None, {"name": 1.0}, [], ("x",))
+    assert mine.place("pdf-forms", "x") == RankExplanation(1, 5, None, {"name": 1.0}, [], ("x",))
     assert mine.prepare() is None
-    with pytest.raises(InvalidInput, match="from `look`, not an `Answer`"):
+    with pytest.raises(InvalidInput, match="from `look`, not an `Detection`"):
         make(detector=Wrong()).which("x")
 
 
@@ -309,3 +312,45 @@ def test_a_list_is_enough_for_a_place(make):
     assert (hidden.rank, hidden.of) == (2, 5), "as if it were offered"
     with pytest.raises(NotFound):
         mine.place("zebra", "anything")
+
+
+# --- the folder of the index --------------------------------------------------------------
+
+
+def settings(tmp_path, **given):
+    env = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return load_settings(str(tmp_path / "project"), env, **given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"include": ["pdf-*"]},
+        {"exclude": ["pdf-*"]},
+        {"tags": ["office"]},
+        {"locations": ["more"]},
+        {"builtin": True},
+        {"ecosystem": False},
+        {"trust": "ask"},
+        {"max_depth": 2},
+    ],
+    ids=str,
+)
+def test_who_sees_other_skills_has_an_index_of_its_own(tmp_path, given):
+    usual = index_folder(settings(tmp_path))
+    other = index_folder(settings(tmp_path, **given))
+    assert usual is not None
+    assert other not in (usual, None)
+    assert other == index_folder(settings(tmp_path, **given))
+    assert os.path.dirname(other) == os.path.dirname(usual)
+
+
+def test_what_changes_no_skills_changes_no_index(tmp_path):
+    usual = index_folder(settings(tmp_path))
+    assert index_folder(settings(tmp_path, shortlist=7, budget=5_000, trace="off")) == usual
+    elsewhere = settings(tmp_path)._replace(project=str(tmp_path / "b\udce4d"))
+    assert index_folder(elsewhere) not in (usual, None)
+
+
+def test_without_an_index_nothing_is_kept(tmp_path):
+    assert index_folder(settings(tmp_path, use_index=False)) is None

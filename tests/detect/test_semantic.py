@@ -14,9 +14,9 @@ from satchel import Satchel
 from satchel.detect import semantic as module
 from satchel.detect.hybrid import HybridDetector
 from satchel.detect.semantic import Semantic
-from satchel.detect.terms import head_row
+from satchel.detect.tokenizer import head_row
 from satchel.errors import ModelFailed, Refused
-from satchel.skill import Head, Origin, Skill
+from satchel.skill import Skill, SkillHeader, SkillOrigin
 from satchel.testing import make_skill
 
 CONCEPTS = (
@@ -118,7 +118,7 @@ def test_a_setting_that_names_no_model_is_said(tmp_path):
 
 def _legs(semantic, goal, skills, known=()):
     by_key = {one.path: one for one in skills}
-    return semantic.legs(goal, skills, {one.path for one in known}, by_key, 100)
+    return semantic.signals(goal, skills, {one.path for one in known}, by_key, 100)
 
 
 def _wait(semantic: Semantic) -> None:
@@ -154,14 +154,14 @@ def test_skills_with_a_vector_do_not_beat_those_that_have_none_yet():
     semantic.prepare(half)
     model.go.clear()
     late = (*half, *(skill(f"vehicle-{number}", "For a vehicle.") for number in range(10)))
-    legs, notes = _legs(semantic, "my vehicle", late, late)
-    assert legs == {}
+    signals, notes = _legs(semantic, "my vehicle", late, late)
+    assert signals == {}
     assert notes == ["Meanings are not compared yet: 10 of 30 skills wait; run `satchel index`"]
     model.go.set()
     _wait(semantic)
-    legs, notes = _legs(semantic, "my vehicle", late, late)
+    signals, notes = _legs(semantic, "my vehicle", late, late)
     assert notes == []
-    scores = legs["name"].scores
+    scores = signals["name"].scores
     assert scores[late[-1].path] == max(scores.values()) > scores[SKILLS[1].path]
 
 
@@ -173,15 +173,15 @@ def test_few_that_lack_a_vector_are_said_and_take_no_harm():
     semantic.prepare(many)
     model.go.clear()
     late = (*many, skill("lorry", "For a lorry."))
-    legs, notes = _legs(semantic, "my vehicle", late, late)
+    signals, notes = _legs(semantic, "my vehicle", late, late)
     assert notes == ["1 skill has no vector yet"]
-    scores = legs["about"].scores
+    scores = signals["about"].scores
     assert scores[late[-1].path] == pytest.approx(
         np.median([scores.get(one.path, 0) for one in many])
     )
     # Few of the library, but many of those that words found.
-    legs, notes = _legs(semantic, "my vehicle", late, [*SKILLS, late[-1]])
-    assert legs == {}
+    signals, notes = _legs(semantic, "my vehicle", late, [*SKILLS, late[-1]])
+    assert signals == {}
     assert notes == ["Meanings are not compared yet: 1 of 101 skills wait; run `satchel index`"]
     model.go.set()
     _wait(semantic)
@@ -196,16 +196,16 @@ def test_a_description_in_another_script_gets_no_score_by_its_latin_name():
     semantic.prepare(every)
     assert "chat helper" not in model.asked
     assert semantic.made == len(SKILLS)
-    legs, notes = _legs(semantic, "chat about anything", every)
+    signals, notes = _legs(semantic, "chat about anything", every)
     assert notes == []
-    assert all(chinese.path not in leg.scores for leg in legs.values())
+    assert all(chinese.path not in signal.scores for signal in signals.values())
     # Words found it: it has neither gain nor loss by what cannot be compared.
-    legs, _ = _legs(semantic, "my vehicle", every, every)
-    scores = legs["about"].scores
+    signals, _ = _legs(semantic, "my vehicle", every, every)
+    scores = signals["about"].scores
     assert 0 < scores[chinese.path] < scores[SKILLS[0].path]
     # Words found nobody else: there is nothing to liken it to.
-    legs, _ = _legs(semantic, "my vehicle", every, [chinese])
-    assert chinese.path not in legs["about"].scores
+    signals, _ = _legs(semantic, "my vehicle", every, [chinese])
+    assert chinese.path not in signals["about"].scores
 
 
 # --- models that fail ---------------------------------------------------------------------
@@ -236,13 +236,13 @@ def test_a_server_that_failed_is_left_alone_for_a_while(monkeypatch):
         )
     assert model.tries == 1
     model.broken = False
-    monkeypatch.setattr(module, "_REST", 0.0)
+    monkeypatch.setattr(module, "_RETRY_DELAY_S", 0.0)
     semantic._rests_until = 0.0  # noqa: SLF001
     assert _legs(semantic, "vehicle", SKILLS)[0]
 
 
 def test_vectors_that_failed_once_are_made_later(monkeypatch):
-    monkeypatch.setattr(module, "_REST", 0.05)
+    monkeypatch.setattr(module, "_RETRY_DELAY_S", 0.05)
     model = Concepts()
     model.broken = True
     semantic = Semantic(model)
@@ -256,8 +256,8 @@ def test_vectors_that_failed_once_are_made_later(monkeypatch):
     time.sleep(0.06)
     _legs(semantic, "vehicle", SKILLS)
     _wait(semantic)
-    legs, notes = _legs(semantic, "vehicle", SKILLS)
-    assert (bool(legs), notes) == (True, [])
+    signals, notes = _legs(semantic, "vehicle", SKILLS)
+    assert (bool(signals), notes) == (True, [])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -294,11 +294,11 @@ def test_a_process_that_was_forked_goes_on():
 
 
 def test_skills_that_are_gone_are_forgotten(tmp_path):
-    here = Origin(str(tmp_path), "project", "skills")
+    here = SkillOrigin(str(tmp_path), "project", "skills")
     for name in ("stays", "leaves", "wide"):
         make_skill(tmp_path, name, "Repairs an engine.")
     made = [
-        Skill(Head(name, "Repairs an engine.", name, "SKILL.md", 0, 0, 0), here)
+        Skill(SkillHeader(name, "Repairs an engine.", name, "SKILL.md", 0, 0, 0), here)
         for name in ("stays", "leaves", "wide")
     ]
     semantic = Semantic(Concepts(), str(tmp_path / "cache"))
@@ -306,10 +306,10 @@ def test_skills_that_are_gone_are_forgotten(tmp_path):
     (tmp_path / "leaves/SKILL.md").unlink()
     narrow = (made[0],)
     _legs(semantic, "vehicle", narrow)
-    assert sorted(semantic._store.held()) == sorted([made[0].path, made[2].path])  # noqa: SLF001
+    assert sorted(semantic._store.stored_keys()) == sorted([made[0].path, made[2].path])  # noqa: SLF001
     (tmp_path / "wide/SKILL.md").unlink()
     semantic.prepare(narrow)
-    assert semantic._store.held() == [made[0].path]  # noqa: SLF001
+    assert semantic._store.stored_keys() == [made[0].path]  # noqa: SLF001
 
 
 def test_the_same_library_gives_the_same_scores_whatever_was_before(tmp_path):
@@ -329,13 +329,13 @@ def test_the_same_library_gives_the_same_scores_whatever_was_before(tmp_path):
 
 
 def test_strangers_do_not_take_the_places_of_ones_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_STRANGERS", 0)
+    monkeypatch.setattr(module, "_MAX_UNKNOWN_KEYS", 0)
     near = tuple(skill(f"n{number}", "vehicle engine") for number in range(300))
     own = _many(120)
     Semantic(Concepts(), str(tmp_path)).prepare((*near, *own))
-    legs, _ = _legs(Semantic(Concepts(), str(tmp_path)), "vehicle", own)
-    assert len(legs["name"].scores) >= 100
-    assert set(legs["name"].scores) <= {one.path for one in own}
+    signals, _ = _legs(Semantic(Concepts(), str(tmp_path)), "vehicle", own)
+    assert len(signals["name"].scores) >= 100
+    assert set(signals["name"].scores) <= {one.path for one in own}
 
 
 def test_a_model_that_is_away_takes_no_vectors_with_it(tmp_path):
@@ -345,7 +345,7 @@ def test_a_model_that_is_away_takes_no_vectors_with_it(tmp_path):
     model.broken = True
     with pytest.raises(ModelFailed):
         semantic.prepare(SKILLS, rebuild=True)
-    assert Semantic(model, str(tmp_path))._store.lacking([one.path for one in SKILLS]) == []  # noqa: SLF001
+    assert Semantic(model, str(tmp_path))._store.missing([one.path for one in SKILLS]) == []  # noqa: SLF001
 
 
 def test_vectors_that_cannot_be_kept_are_said(tmp_path):
@@ -353,8 +353,8 @@ def test_vectors_that_cannot_be_kept_are_said(tmp_path):
     semantic = Semantic(Concepts(), str(tmp_path / "file"))
     with pytest.raises(Refused, match="cannot be written"):
         semantic.prepare(SKILLS)
-    legs, notes = _legs(semantic, "vehicle", SKILLS)
-    assert legs
+    signals, notes = _legs(semantic, "vehicle", SKILLS)
+    assert signals
     assert notes[0].startswith("The vectors cannot be written: ")
 
 

@@ -1,4 +1,4 @@
-"""Which code blocks does a page have, and what does the page say about each?"""
+"""Parses the code blocks of a page and their options."""
 
 from __future__ import annotations
 

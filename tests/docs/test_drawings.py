@@ -1,4 +1,4 @@
-"""The drawings of the pages are those of their script, and can be read."""
+"""The drawings match their script and are readable."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_drawing_stays_inside_and_fetches_nothing():
 
 
 def test_every_picture_is_on_a_page():
-    """A picture that nobody shows is one that nobody misses when it is wrong."""
+    """A picture without a page is not checked by any reader."""
     pages = [os.path.join(ROOT, "README.md")]
     pages += glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
     shown = {"mark.svg", "site.css"}  # the theme shows these

@@ -1,4 +1,4 @@
-"""The figures on the front pages are those of the kept results."""
+"""The figures on the front pages match the stored benchmark results."""
 
 from __future__ import annotations
 

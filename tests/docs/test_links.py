@@ -1,4 +1,4 @@
-"""Relative links of the pages outside docs/ lead somewhere. Zensical checks those inside."""
+"""Relative links of the pages outside docs/ resolve; Zensical checks those inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of the pages finds what it is there to find."""
+"""The page runner finds wrong pages."""
 
 from __future__ import annotations
 
@@ -46,36 +46,6 @@ def test_a_page_that_cannot_be_read_is_an_error(page):
         parse(page)
 
 
-def test_python_keeps_its_names_from_block_to_block(tmp_path):
-    run("```python\nx = 1\n```\n\n```python\nassert x == 1\n```\n", tmp_path)
-
-
-def test_a_title_makes_a_file_and_cd_lasts(tmp_path):
-    page = (
-        '```text title="a/b.txt"\nhello\n```\n\n'
-        "```console\n$ cd a\n$ cat b.txt\nhello\n```\n\n"
-        "```console\n$ cat \\\n> b.txt\nhello\n```\n\n"
-        "```python\nimport os\n\nassert os.listdir() == ['b.txt']\n```\n"
-    )
-    run(page, tmp_path)
-
-
-def test_an_export_lasts(tmp_path):
-    run(
-        "```console\n$ export SATCHEL_LANG=zh\n```\n\n```console\n$ echo $SATCHEL_LANG\nzh\n```\n",
-        tmp_path,
-    )
-
-
-def test_a_fixture_fills_the_folder(tmp_path):
-    runner = run("<!-- fixture: three-skills -->\n", tmp_path)
-    assert sorted(os.listdir(os.path.join(runner.folder, "skills"))) == [
-        "code-review",
-        "pdf-forms",
-        "release-notes",
-    ]
-
-
 @pytest.mark.parametrize(
     ("page", "words"),
     [
@@ -96,22 +66,6 @@ def test_a_fixture_fills_the_folder(tmp_path):
 def test_what_is_wrong_is_found(page, words, tmp_path):
     with pytest.raises(PageError, match=words):
         run(page, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("shown", "output"),
-    [
-        (["a … c"], "a b c\n"),
-        (["a", "…", "d"], "a\nb\nc\nd\n"),
-        (["a", "…", "d"], "a\nd\n"),
-        (["a", "…"], "a\nb\nc\n"),
-        (["…", "c"], "a\nb\nc\n"),
-        (["a", "", "b", ""], "a\n\nb\n"),
-        ([], "anything\n"),
-    ],
-)
-def test_dots_stand_for_text(shown, output):
-    check_output("cmd", shown, output, 0)
 
 
 @pytest.mark.parametrize(

@@ -252,9 +252,9 @@ def reference(world: World) -> tuple[str, str]:
 def pydantic_ai(satchel: Satchel, _: object) -> None:
     from pydantic_ai import Agent
 
-    from satchel.integrations.pydantic_ai import Skills
+    from satchel.integrations.pydantic_ai import SkillsCapability
 
-    asyncio.run(Agent(MODEL, capabilities=[Skills(satchel)]).run("Go"))
+    asyncio.run(Agent(MODEL, capabilities=[SkillsCapability(satchel)]).run("Go"))
 
 
 def langchain(satchel: Satchel, _: object) -> None:
@@ -281,9 +281,9 @@ def google_adk(satchel: Satchel, _: object) -> None:
     from google.adk.apps import App
     from google.adk.runners import InMemoryRunner
 
-    from satchel.integrations.google_adk import Skills
+    from satchel.integrations.google_adk import SkillsToolset
 
-    skills = Skills(satchel)
+    skills = SkillsToolset(satchel)
     agent = LlmAgent(name="a", model="gemini-3.5-flash", tools=[skills])
     app = App(name="app", root_agent=agent, plugins=[skills.plugin])
     asyncio.run(InMemoryRunner(app=app).run_debug("Go", quiet=True))
@@ -293,11 +293,11 @@ def agent_framework(satchel: Satchel, _: object) -> None:
     from agent_framework import Agent
     from agent_framework.openai import OpenAIChatClient
 
-    from satchel.integrations.agent_framework import Skills
+    from satchel.integrations.agent_framework import SkillsProvider
 
     options: Any = {"store": False}
     client = OpenAIChatClient("gpt-5")
-    agent = Agent(client, context_providers=[Skills(satchel)], default_options=options)
+    agent = Agent(client, context_providers=[SkillsProvider(satchel)], default_options=options)
 
     async def once() -> None:
         await agent.run("Go", session=agent.create_session())
@@ -308,23 +308,25 @@ def agent_framework(satchel: Satchel, _: object) -> None:
 def smolagents(satchel: Satchel, server: Any) -> None:
     from smolagents import LogLevel, OpenAIModel
 
-    from satchel.integrations.smolagents import SkillsAgent
+    from satchel.integrations.smolagents import SkillsToolCallingAgent
 
     model = OpenAIModel("gpt-5", api_base=server.base_url("openai"), api_key="none")
-    SkillsAgent(model=model, tools=[], verbosity_level=LogLevel.OFF, skills=satchel).run("Go")
+    SkillsToolCallingAgent(model=model, tools=[], verbosity_level=LogLevel.OFF, skills=satchel).run(
+        "Go"
+    )
 
 
 def claude_agent_sdk(satchel: Satchel, server: Any) -> None:
     from claude_agent_sdk import ClaudeAgentOptions, query
 
-    from satchel.integrations.claude_agent_sdk import Skills
+    from satchel.integrations.claude_agent_sdk import SkillsOptions
 
     off = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
     env = {**server.environment(), **dict.fromkeys(off, "1")}
     own = ClaudeAgentOptions(tools=[], setting_sources=[], model="claude-sonnet-5", env=env)
 
     async def once() -> None:
-        async for _ in query(prompt="Go", options=Skills(satchel).options(own)):
+        async for _ in query(prompt="Go", options=SkillsOptions(satchel).options(own)):
             pass
 
     asyncio.run(once())
@@ -348,10 +350,10 @@ def mcp(world: World) -> tuple[str, str]:
 
 
 def browser(world: World) -> tuple[str, str]:
-    from satchel.ui.access import Access
-    from satchel.ui.app import make_app
+    from satchel.ui.auth import UiAccess
+    from satchel.ui.server import make_app
 
-    access, satchel = Access(), world.open()
+    access, satchel = UiAccess(), world.open()
     with TestClient(make_app(satchel, access), base_url=ORIGIN) as client:
         client.get(f"/enter?token={access.new_link()}")
         page = client.get("/skills").text

@@ -5,6 +5,6 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"engine_suite.{name}"
-        for name in ("bench", "keeping", "looking", "people", "revisions", "running", "values")
+        for name in ("answers", "bench", "execution", "outputs", "reports", "restarts", "revisions")
     )
 )

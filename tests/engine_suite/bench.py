@@ -1,4 +1,4 @@
-"""What a case works with: an open engine, goals with names of their own, and scripted work.
+"""The test bench of a case: an open engine, goals with unique ids, and scripted work.
 
 An engine may work in another thread with a loop of its own: so a `Gate` polls instead of waking a
 waiter, and the record of what was done is only ever appended to.
@@ -241,7 +241,7 @@ def states(report: GoalReport, **wanted: str) -> None:
 
 
 def ended_after(report: GoalReport, step: str) -> None:
-    """A goal is over after its last step, and not in the future; an engine need not know when."""
+    """A goal ends after its last step, and not in the future, if the engine records it."""
     if report.ended:
         result = report.steps[step]
         assert result.started + result.seconds - _CLOCKS_S <= report.ended
@@ -254,7 +254,7 @@ async def refused(kind: type[SatchelError], doing: Awaitable[Any]) -> None:
 
 
 def name_of(goal: str, step: str) -> str:
-    """What a step gives when the script says nothing: no other step gives the same."""
+    """The default output of a step, unique among all steps."""
     return f"{step} of {goal}"
 
 

@@ -1,4 +1,4 @@
-"""The example's package can be imported, and its servers are reached directly."""
+"""Makes the example's package importable, and reaches its servers without a proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without a key an example says so in a line, with what to do, and not in a traceback."""
+"""Without a key an example prints one error line and a hint, and no traceback."""
 
 from __future__ import annotations
 

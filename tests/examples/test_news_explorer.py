@@ -1,4 +1,4 @@
-"""The news explorer, whole: a recorded Hacker News, a real SDK, and a model with a script."""
+"""The news explorer with a recorded Hacker News, a real SDK and a scripted model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from news_explorer import Options, pages
 from news_explorer import explore as explore_once
 from news_explorer.explorer import HOME, skills_of
-from news_explorer.fetching import Fetcher, Unreachable
+from news_explorer.fetcher import Fetcher, Unreachable
 
 import news_model
 from model_server import ModelServer, Reply, loopback
@@ -274,21 +274,6 @@ def test_a_busy_model_and_a_busy_hacker_news_are_asked_again(explore, caplog):
     assert "HTTP 503 from 127.0.0.1, again in" in caplog.text, "nothing is tried again in silence"
 
 
-def test_hacker_news_that_stays_away_is_said_to_the_model(explore):
-    told = []
-
-    def script(request):
-        told.extend(one.text for one in request.results)
-        if request.results:
-            return Reply(calls=[("finish_exploration", {"summary": "HN 没有回答。"})])
-        return Reply(calls=[("list_stories", {})])
-
-    with NewsSite(failing={"/v0/topstories.json": [503] * 9}) as site, loopback(script):
-        assert explore(site).finished
-        assert site.asked == ["/v0/topstories.json"] * 5
-    assert "HTTP 503, also after 4 more tries" in told[0]
-
-
 # --- hostile pages ------------------------------------------------------------------------
 
 
@@ -344,7 +329,7 @@ def test_of_fifty_megabytes_only_the_beginning_is_read(explore):
 
 
 def test_a_page_that_drips_is_given_up(monkeypatch):
-    monkeypatch.setattr(pages, "_PATIENCE", 0.5)
+    monkeypatch.setattr(pages, "_PAGE_TIMEOUT_S", 0.5)
 
     async def read(url):
         async with httpx2.AsyncClient() as client:
@@ -470,19 +455,3 @@ def test_the_program_runs_in_a_terminal(tmp_path):
     assert "skill: hn-analysis" in done.stderr
     assert "23 tool calls, 14 requests" in done.stderr
     assert list((tmp_path / "copy" / "reports").glob("*.md"))
-
-
-def test_where_a_package_is_missing_it_says_what_to_install():
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "news_explorer"],  # nothing but Python itself
-        cwd=HOME,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: The package `trafilatura` is not installed\n\nhint: Run")
-    assert 'pip install "satchel[agent]" httpx2 trafilatura' in done.stderr
-    assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""The weekly report, whole, on every engine: programs, skills, a person and a scripted model."""
+"""The weekly report on every engine, with a scripted model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import weekly_model
 from model_server import ModelServer, Reply
 from satchel import Satchel
-from satchel.agent.steps import AgentSteps
+from satchel.agent.goal_steps import AgentSteps
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Answer, Goal
 from satchel.goals.plan_file import read_plan, write_plan

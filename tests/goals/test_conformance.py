@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from engine_suite import answers, execution, outputs, reports, restarts, revisions
 from engine_suite import bench as benches
-from engine_suite import keeping, looking, people, revisions, running, values
-from satchel.goals.engines import _temporal_worker
+from satchel.goals.engines import temporal_worker
 from satchel.goals.engines.dbos import DbosEngine
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.engines.temporal import TemporalEngine
@@ -53,7 +53,7 @@ def temporal(request: pytest.FixtureRequest, folder: str) -> Setup:
     outputs = os.path.join(folder, "artefacts")
     where = {"address": request.getfixturevalue("temporal_server").address, "queue": "conformance"}
     patch = pytest.MonkeyPatch()
-    patch.setattr(_temporal_worker, "BEAT", 0.1)  # so a step hears soon that it was cancelled
+    patch.setattr(temporal_worker, "HEARTBEAT_INTERVAL_S", 0.1)  # cancellation arrives soon
     request.addfinalizer(patch.undo)
     return benches.Setup(
         lambda runner: TemporalEngine(runner, outputs, **where),
@@ -110,14 +110,14 @@ def opened(
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("opened", SUBJECTS, indirect=True, scope="module")
-@pytest.mark.parametrize("case", cases(running, values, people, revisions, looking))
-def test_the_engine_passes(opened: Opened, case: Any):
+@pytest.mark.parametrize("case", cases(execution, outputs, answers, revisions, reports))
+def test_the_engine_passes(opened, case):
     opened.run(case)
 
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("opened", [*SUBJECTS][1:], indirect=True, scope="module")
-@pytest.mark.parametrize("case", cases(keeping))
-def test_the_engine_keeps_and_shares(opened: Opened, case: Any):
+@pytest.mark.parametrize("case", cases(restarts))
+def test_the_engine_keeps_and_shares(opened, case):
     """Not for `local` in memory, which keeps nothing and has no second client."""
     opened.run(case)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from goal_plans import dags
 from satchel.errors import InvalidInput, NotFound
-from satchel.goals.model import Budget, Plan, Retry, Step
+from satchel.goals.model import GoalBudget, Plan, Retry, Step
 from satchel.goals.plan_file import plan_schema, read_plan, write_plan
-from satchel.skill.yaml_block import read_document
+from satchel.skill.yaml_reader import read_document
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -69,7 +69,7 @@ def test_a_plan_is_read():
         ),
         {"since": "Monday"},
         retry=Retry(2),
-        budget=Budget(50_000, seconds=600),
+        budget=GoalBudget(50_000, seconds=600),
     )  # fmt: skip
     short, problems = read_plan("{goal: g, steps: [{id: a, prompt: p}]}")
     assert (short.steps, problems) == ((Step("a", prompt="p"),), [])
@@ -178,7 +178,7 @@ def test_the_schema_names_every_field_of_the_records():
     step = schema["properties"]["steps"]["items"]["properties"]
     assert set(step) == set(Step._fields)
     assert set(schema["properties"]) == {*Plan._fields, "$schema"}
-    assert set(schema["properties"]["budget"]["properties"]) == set(Budget._fields)
+    assert set(schema["properties"]["budget"]["properties"]) == set(GoalBudget._fields)
     assert set(step["retry"]["anyOf"][1]["properties"]) == set(Retry._fields)
     schema["properties"].clear()
     assert plan_schema()["properties"]

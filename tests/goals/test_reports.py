@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from goal_plans import dags
 from satchel.errors import InvalidInput
 from satchel.goals.model import (
-    Budget,
     Goal,
+    GoalBudget,
     Plan,
     Retry,
     Step,
@@ -20,15 +21,19 @@ from satchel.goals.model import (
     StepError,
     StepEvent,
     StepResult,
+    StepState,
     Usage,
 )
+from satchel.goals.plan_checks import needs_in, with_dependents
 from satchel.goals.reports import (
-    at_work,
+    continued_results,
     pack,
     pack_results,
     report_of,
+    run_seconds,
     unpack,
     unpack_results,
+    valid_results,
 )
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
@@ -63,7 +68,7 @@ def through_json(record):
 def test_plans_come_back(plan, value, seconds):
     steps = (*plan.steps, Step("t", "tool", tool="x", arguments={"v": value}, retry=Retry(7)))
     plan = plan._replace(
-        steps=steps, inputs={"v": value}, timeout=seconds, budget=Budget(cost=seconds)
+        steps=steps, inputs={"v": value}, timeout=seconds, budget=GoalBudget(cost=seconds)
     )
     assert through_json(plan) == plan
     assert through_json(Goal("g", plan)) == Goal("g", plan)
@@ -96,4 +101,65 @@ def test_time_at_work_is_the_union_of_spans(spans):
         for n, (begin, length) in enumerate(spans)
     }
     ticks = {tick for begin, length in spans for tick in range(begin, begin + length)}
-    assert at_work(plan, results) == len(ticks)
+    assert run_seconds(plan, results) == len(ticks)
+
+
+PLAN = Plan(
+    "g",
+    (
+        Step("a", prompt="{{inputs.x}}"),
+        Step("b", prompt="{{steps.a.output}}"),
+        Step("c", prompt="{{goal}}"),
+        Step("d", needs=("b", "c")),
+    ),
+    {"x": 1},
+)
+DONE = {name: StepResult(name, "done", name) for name in "abcd"}
+
+
+def kept(new: Plan = PLAN, from_step: str = "", **changes) -> list[str]:
+    return list(valid_results(PLAN, new, {**DONE, **changes}, from_step))
+
+
+def test_a_changed_step_a_new_need_and_a_changed_input_are_seen():
+    steps = PLAN.steps
+    assert kept(PLAN._replace(inputs={"x": 2})) == ["c"]
+    assert kept(PLAN._replace(goal="h")) == ["a", "b"]
+    assert kept(PLAN._replace(inputs={"x": 1, "y": 2})) == ["a", "b", "c", "d"]
+    changed = (*steps[:1], steps[1]._replace(title="B"), *steps[2:])
+    assert kept(PLAN._replace(steps=changed)) == ["a", "c"]
+    more = (Step("new"), *steps[:2], steps[2]._replace(needs=("new",)), steps[3])
+    assert kept(PLAN._replace(steps=more)) == ["a", "b"]
+    assert kept(PLAN._replace(steps=steps[:3])) == ["a", "b", "c"]
+
+
+@given(dags(), st.data())
+def test_kept_results_depend_only_on_kept_ones(plan, data):
+    names = [step.id for step in plan.steps]
+    results = {
+        name: StepResult(name, data.draw(st.sampled_from(["done", "failed"]))) for name in names
+    }
+    start = data.draw(st.sampled_from(["", *names]))
+    found = valid_results(plan, plan, results, start)
+    needs = needs_in(plan)
+    for name in found:
+        assert results[name].state == "done"
+        assert set(needs[name]) <= set(found)
+    if start:
+        assert not with_dependents(needs, [start]) & set(found)
+
+
+def test_the_next_run_of_a_revision_knows_what_ended():
+    results = {state: StepResult(state, state) for state in get_args(StepState)}
+    assert set(continued_results(results)) == {"done", "failed", "skipped"}
+
+
+def test_true_is_not_one():
+    old = Plan("g", (Step("a", "tool", tool="t", arguments={"x": True}),))
+    new = Plan("g", (Step("a", "tool", tool="t", arguments={"x": 1}),))
+    results = {"a": StepResult("a", "done")}
+    assert valid_results(old, new, results) == {}
+    assert valid_results(old, old, results) == results
+    said = Step("a", prompt="{{inputs.x}}")
+    old, new = (Plan("g", (said,), inputs={"x": value}) for value in (0, False))
+    assert valid_results(old, new, results) == {}

@@ -1,4 +1,4 @@
-"""What flows along edges is put in once, as it is, and never read again."""
+"""Template references are filled once, and values are never expanded again."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from satchel.errors import StepFailed
 from satchel.goals.templates import (
-    MOST,
-    Room,
-    Values,
+    MAX_INSERTED_CHARS,
+    TemplateRoom,
+    TemplateValues,
     fill,
     fill_value,
     parse,
-    places,
+    references_in,
 )
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
-VALUES = Values(
+VALUES = TemplateValues(
     {"since": "Monday", "limit": 3, "deep": {"a": [1, {"b": "x"}]}},
     {"one": "text of one", "two": {"rows": [{"n": 1}, {"n": 2}]}, "gone": None},
     "the goal",
@@ -82,18 +82,18 @@ def test_arguments_keep_their_types():
 @given(st.text())
 def test_an_output_is_never_read_as_a_template(output):
     hostile = output + "{{goal}}{{steps.a.output}}"
-    values = Values({"x": hostile}, {"a": hostile}, "secret")
+    values = TemplateValues({"x": hostile}, {"a": hostile}, "secret")
     assert fill("[{{steps.a.output}}|{{inputs.x}}]", values) == f"[{hostile}|{hostile}]"
 
 
 def test_what_is_put_in_has_a_bound():
-    values = Values({"x": "a" * 1_000_000}, {})
-    assert len(fill("{{inputs.x}}" * 4, values)) == MOST
+    values = TemplateValues({"x": "a" * 1_000_000}, {})
+    assert len(fill("{{inputs.x}}" * 4, values)) == MAX_INSERTED_CHARS
     for text in ("{{inputs.x}}" * 5, "{{inputs.x}}" * 10_000):
         with pytest.raises(StepFailed) as caught:
             fill(text, values)
         assert (caught.value.code, caught.value.retryable) == ("TOO_LARGE", False)
-    room = Room(2_500_000)
+    room = TemplateRoom(2_500_000)
     fill_value({"a": ["{{inputs.x}}!", "{{inputs.x}}!"]}, values, room)
     with pytest.raises(StepFailed, match="2,500,000"):
         fill("{{inputs.x}}", values, room)
@@ -102,6 +102,6 @@ def test_what_is_put_in_has_a_bound():
 @pytest.mark.timeout(10)
 def test_braces_that_never_close_take_no_time():
     text = "{{" * 200_000
-    assert list(places(text)) == []
+    assert list(references_in(text)) == []
     assert fill(text, VALUES) == text
     assert fill("{{goal}}" + text, VALUES) == "the goal" + text

@@ -35,7 +35,7 @@ def deflate(data: bytes) -> bytes:
 
 
 class Zip:
-    """A zip that says what it is told."""
+    """A zip with arbitrary fields."""
 
     def __init__(self, *, skill: bool = True) -> None:
         self.body = b""
@@ -149,7 +149,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "twice": ("duplicate-name", "s/SKILL.md"),
     "below a file": ("file-and-folder", "s/SKILL.md/evil"),
 }
-"""What -> the rule, and a name that stands beside `s/SKILL.md`."""
+"""What -> the rule, and a name next to `s/SKILL.md`."""
 
 
 def _bomb() -> bytes:

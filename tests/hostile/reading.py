@@ -1,4 +1,4 @@
-"""Reads hostile sources in a process of its own, and says what became of each.
+"""Reads hostile sources in a separate process, and reports the result of each.
 
     python reading.py LIST STAGING < nothing > report
 
@@ -20,7 +20,7 @@ from satchel.errors import SatchelError, Unsafe
 from satchel.store.sources import find_skills, source_of, subtree
 
 if TYPE_CHECKING:
-    from satchel.skill.tree import Tree
+    from satchel.skill.file_tree import Tree
 
 CHANGES = {
     "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate",

@@ -21,7 +21,7 @@ Row = tuple[str, str | bytes, str]
 
 
 class Repository:
-    """A bare repository, made of loose objects that nobody checked."""
+    """A bare repository, made of unchecked loose objects."""
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "r.git")

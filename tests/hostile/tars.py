@@ -28,7 +28,7 @@ def header(
     prefix: bytes = b"",
     checksum: bytes | None = None,
 ) -> bytes:
-    """One block that says what it is told."""
+    """One header block with arbitrary fields."""
     block = bytearray(512)
     raw = name.encode() if isinstance(name, str) else name
     block[: len(raw)] = raw

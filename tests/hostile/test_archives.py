@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.timeout(180)]
 
 
 def _files(folder: str) -> dict[str, tuple[int, int, int]]:
-    """Everything below a folder, with what changes when somebody writes to it."""
+    """Everything below a folder, with the metadata that a write changes."""
     found: dict[str, tuple[int, int, int]] = {}
     for here, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from satchel import Library, Location
-from satchel.library import Bounds
+from satchel.library import WalkLimits
 from satchel.testing import make_skill
 
 BOUND = 20.0
@@ -178,13 +178,13 @@ def test_depth_and_count_are_bounded_and_said(tmp_path):
     deep = tmp_path / "deep"
     make_skill(deep, "/".join("abcdefgh") + "/skill")
     make_skill(deep, "a/b/fine")
-    snapshot = Library([str(deep)], bounds=Bounds(depth=4)).snapshot()
+    snapshot = Library([str(deep)], bounds=WalkLimits(depth=4)).snapshot()
     assert [skill.name for skill in snapshot.skills] == ["fine"]
     assert "too-deep" in codes(snapshot)
     wide = tmp_path / "wide"
     for number in range(30):
         make_skill(wide, f"s{number:02d}")
-    snapshot = Library([str(wide)], bounds=Bounds(folders=10)).snapshot()
+    snapshot = Library([str(wide)], bounds=WalkLimits(folders=10)).snapshot()
     assert len(snapshot) < 30
     assert "too-many" in codes(snapshot)
 

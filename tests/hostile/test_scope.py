@@ -301,7 +301,7 @@ def step(function):
 
 
 def swapped_while_asked(world, tool, given, change):
-    """Somebody is asked about a call, and things change before the yes."""
+    """Approval is requested, and things change before the answer."""
     approve = lambda _: change() is None  # noqa: E731 - a function of one line
     return world.satchel.session(**IN, approve=approve, ask=[tool]).call(tool, given)
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from satchel.library import Library, TrustBook
-from satchel.library.lockfile import Locked, Place, lock_path, render_lock
+from satchel.library import Library, TrustStore
+from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
 from satchel.settings import load_settings
-from satchel.skill.tree import FolderTree, seal
+from satchel.skill.file_tree import FolderTree, seal
 from satchel.testing import make_skill
 from sizes import sized
 from talking import session_over
 
 if TYPE_CHECKING:
-    from satchel.tools.session import Session
+    from satchel.session.session import Session
 
 FLIPS = sized(500, 10_000)
 SEED = 20_31
@@ -69,15 +69,15 @@ def _lock(folder: str) -> None:
     rows = {}
     for name in os.listdir(folder):
         sealed = seal(FolderTree(os.path.join(folder, name)))
-        place = Place("git", "https://example.org/skills", "main", "0" * 40, name)
-        rows[name] = Locked(name, name, place, "MIT", sealed.digest, sealed.files)
+        place = LockedSource("git", "https://example.org/skills", "main", "0" * 40, name)
+        rows[name] = LockEntry(name, name, place, "MIT", sealed.digest, sealed.files)
     with open(lock_path(folder), "wb") as file:
         file.write(render_lock(rows))
 
 
 def _open(folder: str, project: str, *, locked: bool = True) -> Shop:
     settings = load_settings(project, env={"SATCHEL_HOME": project}, trace="off")
-    library = Library([folder], trust=TrustBook(None, locked=locked))
+    library = Library([folder], trust=TrustStore(None, locked=locked))
     return Shop(folder, library, session_over(library, settings))
 
 

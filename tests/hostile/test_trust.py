@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from satchel import Satchel
-from satchel.cli.opening import open_project
+from satchel.cli.project import open_project
 from satchel.errors import SatchelError
 from satchel.library.lockfile import (
-    Locked,
-    Place,
-    Verdict,
+    LockedSource,
+    LockedVerdict,
+    LockEntry,
     lock_path,
     read_lock,
     render_lock,
 )
-from satchel.skill.tree import FolderTree, seal
+from satchel.skill.file_tree import FolderTree, seal
 from satchel.testing import make_skill, make_tool_skill
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def locked(folder: Path) -> None:
     rows = {}
     for name in os.listdir(folder):
         found = seal(FolderTree(str(folder / name)))
-        rows[name] = Locked(name, name, Place("git", "u"), "", found.digest, found.files)
+        rows[name] = LockEntry(name, name, LockedSource("git", "u"), "", found.digest, found.files)
     with open(lock_path(str(folder)), "wb") as file:
         file.write(render_lock(rows))
 
@@ -431,7 +431,7 @@ def test_a_lockfile_accepts_no_risk_for_the_user(world):
     locked(world / "mine/.agents/skills")
     lock = world / "mine/.agents/satchel.lock"
     entry = read_lock(str(lock))["evil"]
-    verdict = Verdict("blocked", ("hides-from-user",), "", "2026-01-01: fine")
+    verdict = LockedVerdict("blocked", ("hides-from-user",), "", "2026-01-01: fine")
     lock.write_bytes(render_lock({"evil": entry._replace(scan=verdict)}))
     store = opened(world / "mine").store()
     with store.plan_rename("evil", "other") as plan:

@@ -1,4 +1,4 @@
-"""A project may bring a work area of its own: nothing in it is believed, opened or followed."""
+"""A work area that a project brings is neither trusted, opened nor followed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ import pytest
 
 from satchel import Satchel
 from satchel.errors import AccessDenied, Refused
-from satchel.library.lockfile import Locked, Place, pending, read_lock, render_lock
-from satchel.library.trust import key_path, own_key, read_key, seal_of
-from satchel.skill.tree import FolderTree, seal
+from satchel.library.lockfile import (
+    LockedSource,
+    LockEntry,
+    pending_changes,
+    read_lock,
+    render_lock,
+)
+from satchel.library.ownership import key_path, load_or_create_key, read_key, sign_record
+from satchel.skill.file_tree import FolderTree, seal
 from satchel.store.history import history
-from satchel.store.journal import Change, Record, render, standing
-from satchel.store.scope import prepare_scope
-from satchel.store.transaction import recover
+from satchel.store.journal import SkillChange, TransactionRecord, render_record
+from satchel.store.recovery import recover
+from satchel.store.trees import digest_at
+from satchel.store.workdir import prepare_scope
 from satchel.testing import make_skill
 
 pytestmark = pytest.mark.timeout(60)
@@ -62,14 +69,16 @@ class Victim:
         staged.mkdir(parents=True)
         (staged / "SKILL.md").write_text("---\nname: foo\ndescription: Evil.\n---\nEvil.\n")
         found = seal(FolderTree(str(staged)))
-        there = standing(str(self.skills / "foo"))
-        row = Locked("foo", "foo", Place("folder", "../evil"), "", found.digest, found.files)
-        change = Change("foo", "stage/ab/new/foo", there, found.digest)
-        record = Record(
+        there = digest_at(str(self.skills / "foo"))
+        row = LockEntry(
+            "foo", "foo", LockedSource("folder", "../evil"), "", found.digest, found.files
+        )
+        change = SkillChange("foo", "stage/ab/new/foo", there, found.digest)
+        record = TransactionRecord(
             number, "import", "`foo`", "2030-01-01T00:00:00Z", (change,), ("foo",), "",
             render_lock({"foo": row}).decode(),
         )  # fmt: skip
-        return render(record, scope)
+        return render_record(record, scope)
 
 
 @pytest.fixture
@@ -83,16 +92,16 @@ def victim(tmp_path, monkeypatch):
 
 def test_a_work_area_of_another_owner_is_neither_believed_nor_changed(victim):
     make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
-    before = standing(str(victim.skills / "foo"))
+    before = digest_at(str(victim.skills / "foo"))
     data = victim.hostile_journal()
     (victim.work / "journal.json").write_bytes(data)
-    assert pending(victim.scope.root, victim.scope.marks) == {}
+    assert pending_changes(victim.scope.root, victim.scope.marks) == {}
     assert history(victim.scope) == []
     assert recover(victim.scope) == []
     for deed in (lambda: victim.add("other"), lambda: victim.remove("foo"), victim.store.undo):
         with pytest.raises(AccessDenied, match="was not made here"):
             deed()
-    assert standing(str(victim.skills / "foo")) == before
+    assert digest_at(str(victim.skills / "foo")) == before
     assert read_lock(victim.scope.lock) == {}
     assert (victim.work / "journal.json").read_bytes() == data
     shutil.rmtree(victim.work)
@@ -148,7 +157,7 @@ def test_a_pull_puts_files_into_our_own_area_and_they_are_not_believed(victim):
     victim.project.rmdir()
     git(victim.base, "clone", "-q", str(upstream), str(victim.project))
     victim.add("foo")
-    before = standing(str(victim.skills / "foo"))
+    before = digest_at(str(victim.skills / "foo"))
     forger = Victim.__new__(Victim)
     forger.work, forger.skills = evil / ".agents/.satchel", victim.skills
     (evil / ".agents/.satchel/history/1").mkdir(parents=True)
@@ -161,21 +170,21 @@ def test_a_pull_puts_files_into_our_own_area_and_they_are_not_believed(victim):
     assert (victim.work / "journal.json").exists()
     assert (victim.work / "history/1/entry.json").read_text() == "{}"
 
-    assert pending(victim.scope.root, victim.scope.marks) == {}
+    assert pending_changes(victim.scope.root, victim.scope.marks) == {}
     said = " ".join(victim.add("bar").repaired)
     assert "it was not written here" in said
-    assert standing(str(victim.skills / "foo")) == before
+    assert digest_at(str(victim.skills / "foo")) == before
     assert "foo" not in read_lock(victim.scope.lock)
 
 
 def test_a_forged_entry_deletes_no_history_and_stops_no_undo(victim):
     victim.add("foo")
     victim.add("bar")
-    forged = Record(1, "import", "", "2030-01-01T00:00:00Z", ())
+    forged = TransactionRecord(1, "import", "", "2030-01-01T00:00:00Z", ())
     for number in (*range(9001, 9023), 99_999_999, 999_999_999):
         entry = victim.work / "history" / str(number)
         entry.mkdir()
-        (entry / "entry.json").write_bytes(render(forged._replace(number=number)))
+        (entry / "entry.json").write_bytes(render_record(forged._replace(number=number)))
     for name in ("9" * 200, "007", ".idea"):
         (victim.work / "history" / name).mkdir()
     victim.add("baz")
@@ -192,12 +201,12 @@ def test_a_seal_of_another_file_or_place_does_not_fit(victim):
     victim.add("foo")
     (victim.work / "history/1/entry.json").rename(victim.work / "history/1/kept")
     key = read_key(victim.scope.marks)
-    record = Record(1, "x", "", "", ())
+    record = TransactionRecord(1, "x", "", "", ())
     for place, kind in ((str(victim.base), "record"), (victim.scope.work, "links")):
         import json
 
-        table = json.loads(render(record))
-        table["seal"] = seal_of(table, key, place, kind)
+        table = json.loads(render_record(record))
+        table["seal"] = sign_record(table, key, place, kind)
         (victim.work / "history/1/entry.json").write_text(json.dumps(table))
         assert [entry.state for entry in victim.store.history()] == ["damaged"]
 
@@ -250,7 +259,7 @@ def test_nothing_odd_is_opened(victim, name, kind, monkeypatch):
             deed()
     assert outside.read_text() == "precious"
     assert not (victim.base / "made").exists()
-    assert pending(victim.scope.root, victim.scope.marks) == {}
+    assert pending_changes(victim.scope.root, victim.scope.marks) == {}
     path.rmdir() if stat.S_ISDIR(path.lstat().st_mode) else path.unlink()
     victim.add("bar")
 
@@ -293,7 +302,7 @@ def test_the_key_is_private_and_made_once(victim):
     first = read_key(path)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     victim.add("bar")
-    assert read_key(path) == first == own_key(path)[0]
+    assert read_key(path) == first == load_or_create_key(path)[0]
     for here, _, files in os.walk(victim.project):
         for name in files:
             with open(os.path.join(here, name), "rb") as stream:
@@ -312,9 +321,9 @@ def test_a_damaged_key_is_an_error(victim):
 
 @pytest.mark.parametrize("state", ["", "read-only"])
 def test_without_a_state_folder_nothing_is_believed_and_that_is_said(victim, state, monkeypatch):
-    from satchel.library import trust
+    from satchel.library import ownership
 
-    monkeypatch.setattr(trust, "_memory", {})
+    monkeypatch.setattr(ownership, "_unsaved_keys", {})
     folder = str(victim.base / state) if state else ""
     scope = victim.scope._replace(marks=key_path(folder))
     if state:
@@ -322,11 +331,11 @@ def test_without_a_state_folder_nothing_is_believed_and_that_is_said(victim, sta
         def refuse(path, *_given, **_named):
             raise PermissionError(13, os.strerror(13), path)
 
-        monkeypatch.setattr(trust, "file_lock", refuse)
+        monkeypatch.setattr(ownership, "locked", refuse)
     said = prepare_scope(scope)
     assert "cannot be undone later" in said[0]
     assert prepare_scope(scope) == said  # this process still knows it
-    monkeypatch.setattr(trust, "_memory", {})  # the next one does not
+    monkeypatch.setattr(ownership, "_unsaved_keys", {})  # the next one does not
     make_skill(victim.skills, "foo", "Mine. Use for mine.")
     (victim.work / "journal.json").write_bytes(victim.hostile_journal())
     assert history(scope) == []

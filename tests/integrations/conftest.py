@@ -1,4 +1,4 @@
-"""What the tests of the integrations share: a project, and examples that import much."""
+"""Shared fixtures: a project, and examples that import much."""
 
 from __future__ import annotations
 

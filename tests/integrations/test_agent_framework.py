@@ -11,14 +11,13 @@ from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 from framework_chat import (
     LOAD,
     SHIP,
-    Person,
     converse,
     forbid_deploy,
     place_of,
     was_held_to_its_part,
 )
 from model_server import Reply, loopback
-from satchel.integrations.agent_framework import Skills, skill_tools
+from satchel.integrations.agent_framework import SkillsProvider, skill_tools
 from satchel.testing import make_tool_skill
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
@@ -53,7 +52,7 @@ def test_the_host_s_message_is_not_changed(satchel):
     picture = Content.from_uri("data:image/png;base64,aGk=", media_type="image/png")
     message = Message("user", ["Use code-review", picture])
     with loopback(["Yes."]) as server:
-        run(agent_of(Skills(satchel)), message)
+        run(agent_of(SkillsProvider(satchel)), message)
     assert message.text == "Use code-review"
     (sent,) = [one for one in server.requests[0].json["input"] if one.get("role") == "user"]
     assert sent["content"][0]["text"].startswith("Use code-review\n\n<skills-shortlist>")
@@ -75,14 +74,14 @@ def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(satchel):
         "Done.",
     ]
     with loopback(steps) as server:
-        assert run(agent_of(Skills(satchel, approve=True), tools=[grow]), "Go") == ["Done."]
+        assert run(agent_of(SkillsProvider(satchel, approve=True), tools=[grow]), "Go") == ["Done."]
     assert "echo_run" not in server.requests[0].tools
-    assert "echo_run" in server.requests[2].tools  # told with the next result of ours
+    assert "echo_run" in server.requests[2].tools  # declared after the next result of ours
 
 
 def test_each_session_is_a_conversation(satchel):
     with loopback([LOAD, "1", LOAD, "2", LOAD, "3"]) as server:
-        agent = agent_of(Skills(satchel))
+        agent = agent_of(SkillsProvider(satchel))
         run(agent, "One", "Two")
         run(agent, "Three")
     assert "<skill-loaded" in server.requests[1].results[0].text
@@ -93,16 +92,9 @@ def test_each_session_is_a_conversation(satchel):
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
     with loopback([*SHIP, "Well."]) as server:
-        run(agent_of(Skills(satchel), tools=[deploy]), "Ship it")
+        run(agent_of(SkillsProvider(satchel), tools=[deploy]), "Ship it")
     assert server.requests[1].results[0].text == "deployed"
     assert "`careful`" in server.requests[3].results[0].text
-
-
-def test_a_person_is_asked(satchel):
-    person = Person()
-    with loopback([LOAD, LOAD, "Yes."]) as server:
-        run(agent_of(Skills(satchel, approve=person.approve, ask=["Skill"])), "Review")
-    person.was_asked(server)
 
 
 @pytest.mark.req("D3")
@@ -120,7 +112,7 @@ def test_an_agent_that_is_a_tool_is_a_child(satchel):
         return Reply(calls=[("below", {"task": "Go"})]) if done < 3 else "Done."
 
     with loopback(script) as server:
-        skills = Skills(satchel)
+        skills = SkillsProvider(satchel)
         below = agent_of(
             skills.child(include=["code-review"]),
             name="below",
@@ -139,15 +131,3 @@ def test_the_tools_alone_fit_an_agent_of_ones_own(satchel):
         agent = Agent(client, instructions=session.prompt, tools=skill_tools(session))
         assert run(agent, "Review") == ["Yes."]
     assert "<skill-loaded" in server.requests[1].results[0].text
-
-
-def test_streaming(satchel):
-    async def stream():
-        streamed = agent_of(Skills(satchel)).run("Review", stream=True)
-        async for _ in streamed:
-            pass
-        return (await streamed.get_final_response()).text
-
-    with loopback([LOAD, "Read it."]) as server:
-        assert asyncio.run(stream()) == "Read it."
-    assert all(request.stream for request in server.requests)

@@ -1,4 +1,4 @@
-"""What the adapters share does what they promise, whatever the framework."""
+"""The shared part of adapters, without a framework."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_folder_is_enough(satchel, monkeypatch):
 
 
 def test_the_conversation_that_was_silent_longest_is_dropped(satchel, monkeypatch):
-    monkeypatch.setattr(base, "CONVERSATIONS", 2)
+    monkeypatch.setattr(base, "MAX_CONVERSATIONS", 2)
     sessions = base.sessions_of(satchel)
     first, second = sessions.of("1"), sessions.of("2")
     assert sessions.of("1") is first
@@ -75,7 +75,7 @@ def test_a_sub_agent_is_a_child_of_the_conversation_that_started_it(satchel):
 @pytest.mark.req("D3")
 def test_a_sub_agent_of_nobody_knows_whom_is_refused(satchel, monkeypatch):
     """A plain thread has no context, and a conversation may be dropped while it runs."""
-    monkeypatch.setattr(base, "CONVERSATIONS", 2)
+    monkeypatch.setattr(base, "MAX_CONVERSATIONS", 2)
     add(satchel, "careful", disallowed_tools=["deploy"])
     sessions = base.sessions_of(satchel)
     children = sessions.child()
@@ -126,7 +126,7 @@ def test_a_skill_whose_text_left_the_history_can_be_loaded_again(satchel):
     assert base.call(session, "Skill", {"name": "code-review"}).envelope.data["already_loaded"]
     behind = base.tail(session, "hm", ["something"])
     assert '<skill name="code-review"' in behind
-    assert base.forget_lost(session, []) == []  # told once
+    assert base.forget_lost(session, []) == []  # reported once
     assert plain(base.call(session, "Skill", {"name": "code-review"}).text) == plain(text)
 
 
@@ -156,7 +156,7 @@ def test_what_changed_is_told_again_when_it_is_no_longer_there(satchel):
 def test_a_reminder_is_told_until_the_model_sees_it(satchel):
     session = satchel.session()
     base.call(session, "Skill", {"name": "code-review"})
-    base.forget_lost(session, [], [])  # before a request, where nothing can be said
+    base.forget_lost(session, [], [])  # before a request, where nothing can be appended
     behind = base.tail(session, "hm", [], ["hm"])
     assert "<skills-loaded-before>" in behind
     assert "<skills-loaded-before>" not in base.tail(session, "hm", [], [behind])

@@ -20,10 +20,10 @@ from claude_agent_sdk import (
     tool,
 )
 
-from framework_chat import ASKED, Chat, Person, history_of, place_of, project_of
+from framework_chat import ASKED, Chat, history_of, place_of, project_of
 from model_server import ModelServer, Reply
 from satchel.errors import InvalidInput
-from satchel.integrations.claude_agent_sdk import Skills
+from satchel.integrations.claude_agent_sdk import SkillsOptions
 from satchel.testing import make_skill, make_tool_skill
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def test_what_the_host_set_stays(satchel):
 
     matcher = HookMatcher(hooks=[hook])
     server = create_sdk_mcp_server("own")
-    skills = Skills(satchel)
+    skills = SkillsOptions(satchel)
     preset: SystemPromptPreset = {"type": "preset", "preset": "claude_code", "append": "Own words."}
     own = ClaudeAgentOptions(
         system_prompt=preset,
@@ -183,7 +183,7 @@ def test_what_the_host_set_stays(satchel):
 
 
 def test_a_new_conversation_can_load_again(satchel, options):
-    skills = Skills(satchel)
+    skills = SkillsOptions(satchel)
 
     async def ask(made):
         return [message async for message in query(prompt="Review", options=made)]
@@ -214,18 +214,10 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel, options
     with ModelServer(steps) as server:
         own = {"own": create_sdk_mcp_server("own", tools=[deploy])}
         made = options(server, mcp_servers=own, allowed_tools=["mcp__own"])
-        assert run(Skills(satchel), made, "Ship it") == ["Well."]
+        assert run(SkillsOptions(satchel), made, "Ship it") == ["Well."]
     assert server.requests[1].results[0].text == "deployed"
     assert "`careful`" in server.requests[3].results[0].text
     assert server.requests[3].results[0].error
-
-
-def test_a_person_is_asked(satchel, options):
-    person = Person()
-    with ModelServer([LOAD, LOAD, "Yes."]) as server:
-        skills = Skills(satchel, approve=person.approve, ask=["Skill"])
-        run(skills, options(server), "Review")
-    person.was_asked(server)
 
 
 def test_after_a_compaction_a_skill_can_be_loaded_again(satchel, options):
@@ -237,7 +229,7 @@ def test_after_a_compaction_a_skill_can_be_loaded_again(satchel, options):
         return "Done."
 
     with ModelServer(compacting) as server:
-        run(Skills(satchel), options(server), "Review", "/compact", "Review")
+        run(SkillsOptions(satchel), options(server), "Review", "/compact", "Review")
     first, summed, told, again = server.requests[1:]
     assert "<skill-loaded" in first.results[0].text
     assert "REMINDER" in summed.last_user
@@ -266,7 +258,7 @@ def test_a_sub_agent_has_what_its_parent_has_and_less(satchel, options):
         return Reply(calls=[("Agent", task)]) if done < 3 else "Done."
 
     with ModelServer(delegating) as server:
-        skills = Skills(satchel)
+        skills = SkillsOptions(satchel)
         below = AgentDefinition("Does it.", "You are below.", tools=[])
         agents = {"below": skills.agent("below", below, include=["code-review"])}
         made = options(server, tools=["Agent"], allowed_tools=["Agent"], agents=agents)

@@ -6,16 +6,14 @@ import asyncio
 
 import pytest
 from google.adk.agents import LlmAgent
-from google.adk.agents.run_config import RunConfig
 from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
-from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy, place_of
+from framework_chat import LOAD, SHIP, converse, forbid_deploy
 from model_server import Reply, loopback
-from satchel.integrations.google_adk import Skills
-from satchel.testing import make_tool_skill
+from satchel.integrations.google_adk import SkillsToolset
 
 pytestmark = [
     pytest.mark.timeout(60),  # the first request of a process imports much
@@ -30,19 +28,17 @@ def deploy() -> str:
     return "deployed"
 
 
-def run(agent, skills, *messages, plugins=None, config=None):
-    """Say each message in one session; what the agent said."""
+def run(agent, skills, *messages):
+    """Send each message in one session; returns the agent's answers."""
 
     async def talk():
         said = []
-        app = App(name="app", root_agent=agent, plugins=[skills.plugin, *(plugins or ())])
+        app = App(name="app", root_agent=agent, plugins=[skills.plugin])
         async with InMemoryRunner(app=app) as runner:
             session = await runner.session_service.create_session(app_name="app", user_id="me")
             for message in messages:
                 content = types.UserContent(parts=[types.Part(text=message)])
-                events = runner.run_async(
-                    user_id="me", session_id=session.id, new_message=content, run_config=config
-                )
+                events = runner.run_async(user_id="me", session_id=session.id, new_message=content)
                 said += [
                     event.content.parts[0].text
                     async for event in events
@@ -66,25 +62,9 @@ def test_the_example_gets_through_the_conversation(tmp_path):
     assert [list(one) for one in answers].count(["error"]) == 1  # Gemini's mark for a failed call
 
 
-def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(satchel):
-    def grow() -> str:
-        """Add a tool."""
-        make_tool_skill(place_of(satchel), "echo")
-        satchel.refresh()
-        return "added"
-
-    steps = [Reply(calls=[("grow", {})]), Reply(calls=[("echo_run", {})]), "Done."]
-    with loopback(steps) as server:
-        skills = Skills(satchel, approve=True)
-        agent = LlmAgent(name="a", model=MODEL, tools=[grow, skills])
-        assert run(agent, skills, "Go") == ["Done."]
-    assert "echo_run" not in server.requests[0].tools
-    assert "echo_run" in server.requests[1].tools
-
-
 def test_each_session_is_a_conversation(satchel):
     with loopback([LOAD, "1", LOAD, "2"]) as server:
-        skills = Skills(satchel)
+        skills = SkillsToolset(satchel)
         agent = LlmAgent(name="a", model=MODEL, tools=[skills])
         run(agent, skills, "Review")
         run(agent, skills, "Review")
@@ -95,18 +75,10 @@ def test_each_session_is_a_conversation(satchel):
 def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
     with loopback([*SHIP, "Well."]) as server:
-        skills = Skills(satchel)
+        skills = SkillsToolset(satchel)
         run(LlmAgent(name="a", model=MODEL, tools=[deploy, skills]), skills, "Ship it")
     assert "deployed" in server.requests[1].results[0].text
     assert "`careful`" in server.requests[3].results[0].text
-
-
-def test_a_person_is_asked(satchel):
-    person = Person()
-    with loopback([LOAD, LOAD, "Yes."]) as server:
-        skills = Skills(satchel, approve=person.approve, ask=["Skill"])
-        run(LlmAgent(name="a", model=MODEL, tools=[skills]), skills, "Review")
-    person.was_asked(server)
 
 
 @pytest.mark.req("D3")
@@ -117,7 +89,7 @@ def test_an_agent_below_is_a_child(satchel, transfer):
     def script(request):
         mine = [result.name for result in request.all_results]
         if "You are below." in request.system:
-            if not mine:  # what others called is told to it in words
+            if not mine:  # calls of other agents are described to it in words
                 return LOAD
             return "Below." if len(mine) > 1 else Reply(calls=[("deploy", {})])
         if not mine:
@@ -129,7 +101,7 @@ def test_an_agent_below_is_a_child(satchel, transfer):
         return Reply(calls=[("below", {"request": "Use code-review or write-docs"})])
 
     with loopback(script) as server:
-        skills = Skills(satchel)
+        skills = SkillsToolset(satchel)
         below = LlmAgent(
             name="below",
             model=MODEL,
@@ -152,12 +124,3 @@ def test_an_agent_below_is_a_child(satchel, transfer):
     assert "<skill-loaded" in asked[1].results[0].text
     assert "careful" in asked[2].results[0].text
     assert "deployed" not in asked[2].results[0].text
-
-
-def test_streaming(satchel):
-    with loopback([LOAD, "Read it."]) as server:
-        skills = Skills(satchel)
-        agent = LlmAgent(name="a", model=MODEL, tools=[skills])
-        config = RunConfig.model_validate({"streaming_mode": "sse"})
-        assert run(agent, skills, "Review", config=config)[-1] == "Read it."
-    assert all(request.stream for request in server.requests)

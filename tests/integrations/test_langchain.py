@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import RemoveMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command
 
 from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy, was_held_to_its_part
 from model_server import Reply, loopback
@@ -84,20 +82,6 @@ def test_a_person_is_asked(satchel):
         agent = agent_of(SkillsMiddleware(satchel, approve=person.approve, ask=["Skill"]))
         asyncio.run(agent.ainvoke({"messages": [("user", "Review")]}))
     person.was_asked(server)
-
-
-def test_the_middleware_of_langchain_for_approvals_sees_the_tools(satchel):
-    with loopback([LOAD, "Yes."]) as server:
-        agent = agent_of(
-            SkillsMiddleware(satchel),
-            HumanInTheLoopMiddleware(interrupt_on={"Skill": True}),
-            checkpointer=InMemorySaver(),
-        )
-        thread = {"configurable": {"thread_id": "1"}}
-        stopped = agent.invoke({"messages": [("user", "Review")]}, thread)
-        assert stopped["__interrupt__"]
-        agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread)
-    assert "<skill-loaded" in server.requests[1].results[0].text
 
 
 @pytest.mark.req("D3")

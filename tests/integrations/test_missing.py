@@ -1,4 +1,4 @@
-"""Without its package an adapter says what to install."""
+"""An adapter without its package names the extra to install."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from agents import Agent, Runner, function_tool, set_tracing_disabled
 
-from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy
+from framework_chat import LOAD, SHIP, converse, forbid_deploy
 from model_server import Reply, loopback
 from satchel.integrations.openai_agents import SkillsAgent, skill_tools
 
@@ -75,14 +75,6 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     assert "`careful`" in server.requests[3].results[0].text
 
 
-def test_a_person_is_asked(satchel):
-    person = Person()
-    session = satchel.session(approve=person.approve, ask=["Skill"])
-    with loopback([LOAD, LOAD, "Yes."]) as server:
-        run(SkillsAgent("A", skills=session), "Review")
-    person.was_asked(server)
-
-
 @pytest.mark.req("D3")
 def test_a_sub_agent_has_what_its_parent_has_and_less(satchel):
     forbid_deploy(satchel)
@@ -124,15 +116,3 @@ def test_a_result_of_another_tool_keeps_no_skill_loaded(satchel):
         run(agent, "Two")
         run(agent, [*page, {"role": "user", "content": "Three"}])
     assert "<skill-loaded" in server.requests[5].results[0].text
-
-
-def test_streaming(satchel):
-    async def stream():
-        streamed = Runner.run_streamed(SkillsAgent("A", skills=satchel), "Review")
-        async for _ in streamed.stream_events():
-            pass
-        return streamed.final_output
-
-    with loopback([LOAD, "Read it."]) as server:
-        assert asyncio.run(stream()) == "Read it."
-    assert all(request.stream for request in server.requests)

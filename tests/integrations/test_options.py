@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from satchel.errors import InvalidInput
-from satchel.integrations.pydantic_ai import Skills
+from satchel.integrations.pydantic_ai import SkillsCapability
 
 TYPOS = """\
 from satchel import Satchel
@@ -26,13 +26,13 @@ satchel.session().definitions("anthropic")
 
 def test_a_wrong_option_is_refused_when_the_adapter_is_made(satchel):
     with pytest.raises(TypeError, match="aprove"):
-        Skills(satchel, aprove=True)  # pyright: ignore[reportCallIssue]
+        SkillsCapability(satchel, aprove=True)  # pyright: ignore[reportCallIssue]
     with pytest.raises(InvalidInput, match="`changes` is"):
-        Skills(satchel, changes="later")  # pyright: ignore[reportArgumentType]
+        SkillsCapability(satchel, changes="later")  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidInput, match="options of a session"):
-        Skills(satchel.session(), approve=True)
+        SkillsCapability(satchel.session(), approve=True)
     with pytest.raises(TypeError, match="includes"):
-        Skills(satchel).child(includes=["a"])  # pyright: ignore[reportCallIssue]
+        SkillsCapability(satchel).child(includes=["a"])  # pyright: ignore[reportCallIssue]
 
 
 @pytest.mark.timeout(180)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, UsageLimits
+from pydantic_ai import Agent
 
 from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
-from satchel.integrations.pydantic_ai import Skills, SkillToolset
+from satchel.integrations.pydantic_ai import SkillsCapability, SkillToolset
 from satchel.testing import make_skill, make_tool_skill
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
@@ -42,7 +42,7 @@ def test_conversations_do_not_share_what_they_loaded(satchel):
         return LOAD
 
     with loopback(script):
-        agent = Agent(MODEL, capabilities=[Skills(satchel)])
+        agent = Agent(MODEL, capabilities=[SkillsCapability(satchel)])
         first = run(agent, "One")
         other = run(agent, "Two")
         later = run(agent, "Three", message_history=first.all_messages())
@@ -54,7 +54,7 @@ def test_conversations_do_not_share_what_they_loaded(satchel):
 
 def test_a_trimmed_skill_is_told_and_can_be_loaded_again(satchel):
     with loopback([LOAD, "Done.", LOAD, "Again."]) as server:
-        agent = Agent(MODEL, capabilities=[Skills(satchel)])
+        agent = Agent(MODEL, capabilities=[SkillsCapability(satchel)])
         first = run(agent, "One")
         kept = [message for message in first.all_messages() if message.kind == "response"][-1:]
         run(agent, "Two", message_history=kept)
@@ -66,7 +66,7 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     forbid_deploy(satchel)
     done = []
     with loopback([*SHIP, "Well."]) as server:
-        agent = Agent(MODEL, capabilities=[Skills(satchel)])
+        agent = Agent(MODEL, capabilities=[SkillsCapability(satchel)])
 
         @agent.tool_plain
         def deploy() -> str:
@@ -83,27 +83,10 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
 def test_a_person_is_asked(satchel):
     person = Person()
     with loopback([LOAD, LOAD, "Yes."]) as server:
-        skills = Skills(satchel, approve=person.approve, ask=["Skill"])
+        skills = SkillsCapability(satchel, approve=person.approve, ask=["Skill"])
         run(Agent(MODEL, capabilities=[skills]), "Hm")
     person.was_asked(server)
     assert server.requests[1].results[0].error
-
-
-def test_approvals_of_pydantic_ai_wrap_the_toolset(satchel):
-    with loopback([LOAD, "Yes."]) as server:
-        agent = Agent(
-            MODEL,
-            toolsets=[SkillToolset(satchel).approval_required()],
-            output_type=[str, DeferredToolRequests],
-        )
-        stopped = run(agent, "Review")
-        assert isinstance(stopped.output, DeferredToolRequests)
-        (waiting,) = stopped.output.approvals
-        approved = DeferredToolResults(approvals={waiting.tool_call_id: True})
-        history = stopped.all_messages()
-        done = asyncio.run(agent.run(message_history=history, deferred_tool_results=approved))
-    assert done.output == "Yes."
-    assert "<skill-loaded" in server.requests[1].results[0].text
 
 
 @pytest.mark.req("D3")
@@ -118,7 +101,7 @@ def test_a_sub_agent_has_what_its_parent_has_and_less(satchel):
         return "Done." if len(request.all_results) > 1 else Reply(calls=[("delegate", {})])
 
     with loopback(script) as server:
-        skills = Skills(satchel)
+        skills = SkillsCapability(satchel)
         inner = Agent(
             MODEL,
             instructions="You are the sub-agent.",
@@ -142,19 +125,6 @@ def test_a_sub_agent_has_what_its_parent_has_and_less(satchel):
     assert "careful" in below[1].results[0].text
 
 
-def test_streaming(satchel):
-    async def stream():
-        agent = Agent(MODEL, capabilities=[Skills(satchel)])
-        async with agent.run_stream(
-            "Review", usage_limits=UsageLimits(request_limit=3)
-        ) as streamed:
-            return await streamed.get_output()
-
-    with loopback([LOAD, "Read it."]) as server:
-        assert asyncio.run(stream()) == "Read it."
-    assert all(request.stream for request in server.requests)
-
-
 def test_a_tool_of_the_host_wins_over_one_of_a_skill(satchel):
     make_tool_skill(place_of(satchel), "lookup", tool="lookup")
     make_skill(place_of(satchel), "careful", disallowed_tools=["lookup"])
@@ -166,7 +136,7 @@ def test_a_tool_of_the_host_wins_over_one_of_a_skill(satchel):
     look = ("lookup", {"q": "x"})
     replies = [Reply(calls=[look]), Reply(calls=[("Skill", {"name": "careful"})])]
     with loopback([*replies, Reply(calls=[look]), "Done."]) as server:
-        agent = Agent(MODEL, tools=[lookup], capabilities=[Skills(satchel)])
+        agent = Agent(MODEL, tools=[lookup], capabilities=[SkillsCapability(satchel)])
         assert run(agent, "Go").output == "Done."
     assert server.requests[1].results[0].text == "found x"
     assert "`careful`" in server.requests[3].results[0].text

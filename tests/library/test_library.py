@@ -1,14 +1,16 @@
-"""Which skills exist here: order, shadowing, snapshots, refresh."""
+"""Discovery: order, shadowing, snapshots, refresh and filters."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 
 import pytest
 
 from satchel import Filter, Library, Location, Satchel
 from satchel.errors import NotFound
+from satchel.library.filtered import FilteredLibrary
 from satchel.testing import make_skill
 
 
@@ -211,13 +213,13 @@ def test_one_bad_skill_hides_no_other(tmp_path):
 @pytest.mark.req("A14")
 @pytest.mark.parametrize("indexed", [False, True])
 def test_refresh_sees_every_kind_of_change_and_reads_only_that(tmp_path, indexed):
-    from satchel.library import Index
+    from satchel.library import LocationCache
 
     root = tmp_path / "skills"
     for number in range(40):
         make_skill(root, f"skill-{number:02d}")
-    _age(root)
-    index = Index(str(tmp_path / "cache")) if indexed else None
+    time.sleep(0.06)  # stamps of just written files are not trusted
+    index = LocationCache(str(tmp_path / "cache")) if indexed else None
     library = Library([str(root)], index=index)
     assert len(library.snapshot()) == 40
     if indexed:
@@ -255,13 +257,6 @@ def test_refresh_sees_every_kind_of_change_and_reads_only_that(tmp_path, indexed
     assert [skill.name for skill in library.refresh().skills] == ["again"]
 
 
-def _age(root) -> None:
-    """Wait until nothing counts as just changed: such files are looked at once more."""
-    import time
-
-    time.sleep(0.06)
-
-
 def test_filters(tmp_path):
     make_skill(tmp_path, "git-log", tags=["vcs"])
     make_skill(tmp_path, "git-push", tags=["vcs", "Risky"])
@@ -284,3 +279,26 @@ def test_find_by_name_id_ref_and_path(tmp_path):
     for reference in ("demo", "team/demo", "skills/team/demo", path, os.path.dirname(path)):
         assert [skill.name for skill in snapshot.find(reference)] == ["demo"], reference
     assert snapshot.find("nothing") == []
+
+
+def test_every_method_of_a_library_works_on_a_filtered_one(tmp_path):
+    for name in ("one", "two"):
+        make_skill(tmp_path, name)
+    whole = Library([Location(str(tmp_path), label="here")])
+    part = FilteredLibrary(whole, Filter(("one",)))
+    assert (names(part), names(whole)) == (["one"], ["one", "two"])
+    assert part.refresh() is part.snapshot() is part.discover()
+    assert [skill.state for skill in part.every()] == ["active", "excluded"]
+    two = part.find("two")[0]
+    assert two == part.by_ref("here/two") == part.at_path(two.path) == part.named("two")[0]
+    assert part.get_skill("two") is None
+    assert part.load_content("one").strip() == "Do the thing."
+    assert (part.untrusted_skills(), part.untrusted_notice()) == ([], "")
+    assert part.modified(part.every()) == part.strays() == []
+    assert part.unmatched(("two", "x*")) == ["x*"]
+    assert part.served_skill_at(two.path) is part.supply_of(two) is part.supply_at("") is None
+    assert [skill.id for skill in part.skills_containing(os.path.realpath(two.path))] == ["two"]
+    assert (part.wants(two.base_dir), whole.wants(two.base_dir)) == (False, True)
+    assert part.files_read == whole.files_read
+    part.invalidate()
+    part.close()

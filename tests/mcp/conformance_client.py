@@ -1,4 +1,4 @@
-"""What the conformance suite starts as a client: our host code, used as an agent uses it.
+"""The client that the conformance suite starts: our host code, used as an agent uses it.
 
 The suite gives the address of its server as the last word and the scenario in the environment. The
 library is made from settings, and the tools called as a model would.
@@ -13,9 +13,9 @@ import sys
 import tempfile
 
 from satchel import Satchel
-from satchel.remote.servers import Server
-from satchel.remote.supplier import McpSupplier
-from satchel.remote.wire import connect
+from satchel.library.remote.client import connect
+from satchel.library.remote.config import McpServer
+from satchel.library.remote.source import McpSupplier
 
 SKILL = "pdf-processing"
 
@@ -40,7 +40,7 @@ def load(satchel: Satchel) -> None:
 
 async def use_all(address: str) -> None:
     """All that a server may have, over the same connection that skills come over."""
-    async with connect(Server("suite", address), lambda: None) as client:
+    async with connect(McpServer("suite", address), lambda: None) as client:
         has = client.server_capabilities
         if has.tools is not None:
             for tool in (await client.list_tools()).tools:

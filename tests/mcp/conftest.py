@@ -1,4 +1,4 @@
-"""What the tests of the MCP server share: a small project, and a server of it."""
+"""Shared fixtures: a small project, and a server of it."""
 
 from __future__ import annotations
 

@@ -69,13 +69,13 @@ def run(scenario: str, folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("scenario", SKILLS)
-def test_every_check_of_the_skills_extension_passes(scenario: str, tmp_path: Path) -> None:
+def test_every_check_of_the_skills_extension_passes(scenario, tmp_path):
     checks = run(scenario, tmp_path)
     assert [(one["id"], one["status"]) for one in checks] == [(SKILLS[scenario], "SUCCESS")]
 
 
 @pytest.mark.parametrize("scenario", BASE)
-def test_the_protocol_below_it_is_spoken_as_it_should(scenario: str, tmp_path: Path) -> None:
+def test_the_protocol_below_it_is_spoken_as_it_should(scenario, tmp_path):
     checks = run(scenario, tmp_path)
     assert {one["status"] for one in checks} <= {"SUCCESS", "SKIPPED"}
     assert {one["id"] for one in checks if one["status"] == "SKIPPED"} <= BASE[scenario]

@@ -12,7 +12,7 @@ import pytest
 from mcp_host import ask_again, hosting, refusals, states
 from mcp_script import scripted
 from satchel import Satchel
-from satchel.remote.servers import DEPTH
+from satchel.library.remote.config import DEPTH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +91,7 @@ def lives(process: int) -> bool:
     return True
 
 
-def test_a_program_that_is_a_host_itself_does_not_start_programs(tmp_path: Path) -> None:
+def test_a_program_that_is_a_host_itself_does_not_start_programs(tmp_path):
     config = tmp_path / "home" / "config.toml"
     config.parent.mkdir()
     table = row(tmp_path, "host", env=["SATCHEL_HOME", "PYTHONPATH"])
@@ -105,16 +105,14 @@ def test_a_program_that_is_a_host_itself_does_not_start_programs(tmp_path: Path)
             assert len(starts(tmp_path)) == 1
 
 
-def test_a_program_that_we_started_says_that_servers_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_we_started_says_that_servers_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setenv(DEPTH, "1")
     with hosting(str(tmp_path), "https://skills.example.com/mcp") as satchel:
         assert states(satchel) == {}
         assert "Skills of 1 servers are left out" in refusals(satchel)[0]
 
 
-def test_a_program_that_died_is_started_again(tmp_path: Path) -> None:
+def test_a_program_that_died_is_started_again(tmp_path):
     with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "brief")}) as satchel:
         for count in (1, 2):
             ask_again(satchel)
@@ -123,10 +121,8 @@ def test_a_program_that_died_is_started_again(tmp_path: Path) -> None:
             assert len(starts(tmp_path)) == count
 
 
-def test_a_list_without_end_is_not_listened_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("satchel.remote.wire.MAX_LIST_BYTES", 1_000_000)
+def test_a_list_without_end_is_not_listened_to(tmp_path, monkeypatch):
+    monkeypatch.setattr("satchel.library.remote.client.MAX_LIST_BYTES", 1_000_000)
     with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "pages")}) as satchel:
         ask_again(satchel)
         assert any("it has more than 1000000 bytes" in one for one in refusals(satchel))
@@ -134,9 +130,9 @@ def test_a_list_without_end_is_not_listened_to(
 
 @pytest.mark.parametrize("mode", ["endless", "stubborn"])
 def test_a_library_that_is_closed_while_a_program_is_ended_waits_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    monkeypatch.setattr("satchel.remote.supplier._LIST_TIMEOUT_S", 2.0)
+    tmp_path, monkeypatch, mode
+):
+    monkeypatch.setattr("satchel.library.remote.source._LIST_TIMEOUT_S", 2.0)
     with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, mode)}) as satchel:
         ask_again(satchel)
         assert any("it took too long" in one for one in refusals(satchel)), refusals(satchel)
@@ -145,9 +141,7 @@ def test_a_library_that_is_closed_while_a_program_is_ended_waits_for_it(
     assert not lives(process)
 
 
-def test_what_a_program_says_before_it_ends_is_told_without_its_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_program_says_before_it_ends_is_told_without_its_secret(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCS_KEY", "sk-very-secret")
     servers = {"docs": row(tmp_path, "broken", env=["DOCS_KEY"])}
     with hosting(str(tmp_path), "", servers=servers) as satchel:
@@ -156,9 +150,7 @@ def test_what_a_program_says_before_it_ends_is_told_without_its_secret(
         assert "it said: no licence for •••" in told
 
 
-def test_a_value_that_no_header_may_have_is_named_and_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_that_no_header_may_have_is_named_and_not_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCS_TOKEN", "sk-first\nsecond")
     with scripted() as (address, script):
         rows = {"docs": {"address": address, "token": "DOCS_TOKEN"}}
@@ -179,9 +171,7 @@ def test_a_value_that_no_header_may_have_is_named_and_not_shown(
         "https://me:hush@skills.example.com/mcp",
     ],
 )
-def test_an_address_with_a_secret_is_refused_and_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_an_address_with_a_secret_is_refused_and_not_repeated(tmp_path, monkeypatch, address):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SATCHEL_LOCATIONS", f"mcp:{address}")
     satchel = Satchel.for_project(str(tmp_path), builtin=False)

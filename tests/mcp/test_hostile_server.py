@@ -1,4 +1,4 @@
-"""What a hostile client, or a hostile skill, cannot get out of the server."""
+"""Hostile clients and hostile skills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other people's clients read our server: fastmcp's, and the SDK's with the older protocol."""
+"""Other clients of our server: fastmcp's, and the SDK's with the older protocol."""
 
 from __future__ import annotations
 

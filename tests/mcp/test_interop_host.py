@@ -1,4 +1,4 @@
-"""Our host reads other people's servers, and our own."""
+"""Our host with other servers, and with our own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from mcp_talk import serving, write_skill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.timeout(90)
 FASTMCP = """
@@ -64,7 +63,7 @@ def _skills(project: str) -> None:
 
 
 @pytest.mark.parametrize("theirs", ["fastmcp", "satchel"])
-def test_skills_are_listed_loaded_and_read(tmp_path: Path, theirs: str) -> None:
+def test_skills_are_listed_loaded_and_read(tmp_path, theirs):
     project = str(tmp_path / "theirs")
     _skills(project)
     start = fastmcp_serving(f"{project}/skills") if theirs == "fastmcp" else serving(project)
@@ -81,7 +80,7 @@ def test_skills_are_listed_loaded_and_read(tmp_path: Path, theirs: str) -> None:
         assert "<svg/>" in read(satchel, f"{reply.data['base_dir']}/assets/logo.svg").text
 
 
-def test_a_change_is_told_by_our_own_server(tmp_path: Path) -> None:
+def test_a_change_is_told_by_our_own_server(tmp_path):
     project = str(tmp_path / "theirs")
     _skills(project)
     with serving(project) as address, hosting(str(tmp_path), address, trust="all") as satchel:
@@ -94,4 +93,4 @@ def test_a_change_is_told_by_our_own_server(tmp_path: Path) -> None:
             time.sleep(0.1)
             satchel.refresh()
         assert "later" in states(satchel)
-        assert time.monotonic() < end - 5  # told, not found out when the list was due again
+        assert time.monotonic() < end - 5  # by a notification, not by polling

@@ -1,4 +1,4 @@
-"""What one client, or somebody without a token, cannot do to the others."""
+"""Clients, or requests without a token, that try to disturb others."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from mcp_talk import Refusal, read_answer, write_skill
 from satchel import Satchel
 from satchel.errors import NotFound
-from satchel.integrations.mcp import over_http as issuing
+from satchel.integrations.mcp import http as issuing
+from satchel.integrations.mcp import notifications
 from satchel.integrations.mcp import server as server_module
-from satchel.integrations.mcp import watching
-from satchel.integrations.mcp.over_http import (
-    Issued,
+from satchel.integrations.mcp.client_view import ClientScope, ClientViews
+from satchel.integrations.mcp.http import (
     OAuth,
+    OAuthTokens,
     Web,
     make_app,
 )
-from satchel.integrations.mcp.views import Part, Views
 from satchel.library.snapshot import Filter
-from satchel.tools.base import TakenBack
+from satchel.tools.base import CancelToken
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -62,7 +62,7 @@ class Session:
         return self.client.post(self.url, json=body, headers=self.headers)
 
     def ready(self):
-        """Say that it is there."""
+        """Send `notifications/initialized`."""
         self._post("notifications/initialized", {})
 
     def ask(self, method, **params):
@@ -80,7 +80,7 @@ class Session:
 
     @contextmanager
     def stream(self):
-        """What the server says by itself, as a list that grows."""
+        """The server's notifications, as a list that grows."""
         got = []
         with self.client.stream("GET", self.url, headers=self.headers) as answer:
 
@@ -138,7 +138,7 @@ def until(true, seconds=15.0):
 
 
 def test_a_client_that_does_not_read_silences_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(watching, "PATIENCE", 0.5)
+    monkeypatch.setattr(notifications, "SEND_TIMEOUT_S", 0.5)
     folder = str(tmp_path)
     names = [f"a-name-that-makes-messages-about-it-long-{number:03}" for number in range(100)]
 
@@ -190,7 +190,7 @@ def test_a_client_that_does_not_read_silences_nobody(tmp_path, monkeypatch):
 
 
 def test_subscriptions_are_to_what_is_served_and_not_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr(server_module, "MOST_WATCHED", 2)
+    monkeypatch.setattr(server_module, "MAX_SUBSCRIPTIONS", 2)
     folder = str(tmp_path)
     for name in ("one", "two", "three"):
         write_skill(folder, name)
@@ -203,7 +203,7 @@ def test_subscriptions_are_to_what_is_served_and_not_too_many(tmp_path, monkeypa
         with pytest.raises(Refusal, match="more than 2"):
             session.ask("resources/subscribe", uri="skill://three/SKILL.md")
         for _ in range(5):
-            session.ready()  # said again, nothing is forgotten
+            session.ready()  # repeated: subscriptions stay
         with session.stream() as got:
             write_skill(folder, "two", "license: MIT\n")
             assert until(lambda: any(one["method"].endswith("updated") for one in got))
@@ -219,9 +219,9 @@ def nested(tmp_path):
         root = write_skill(folder, f"outer/{name}", **{"references/x.md": "not yours\n"})
         with open(os.path.join(root, "SKILL.md"), "w", encoding="utf-8") as file:
             file.write(f"---\nname: {name}\ndescription: What it is for\n{more}---\nSECRET\n")
-    part = Part("laptop", Filter((), ("hidden",), ()))
+    part = ClientScope("laptop", Filter((), ("hidden",), ()))
     satchel = Satchel.for_project(folder, trust="all", builtin=False)
-    return Views(satchel, [part], remote=True)
+    return ClientViews(satchel, [part], remote=True)
 
 
 def test_a_part_leaves_out_skills_inside_others(nested):
@@ -233,10 +233,10 @@ def test_a_part_leaves_out_skills_inside_others(nested):
     for inner in ("hidden/SKILL.md", "hidden/references/x.md", "manual/SKILL.md"):
         with pytest.raises(NotFound):
             view.served.read(f"skill://outer/{inner}")
-        reply = view.call("ReadFile", {"path": f"skills/outer/{inner}"}, TakenBack())
+        reply = view.call("ReadFile", {"path": f"skills/outer/{inner}"}, CancelToken())
         assert reply.error is not None
         assert reply.error.code == "ACCESS_DENIED"
-    loaded = view.call("Skill", {"name": "outer"}, TakenBack())
+    loaded = view.call("Skill", {"name": "outer"}, CancelToken())
     assert "hidden" not in json.dumps(loaded.to_dict())
     [(_, whole)] = nested.default.served.manifests(["outer"])
     assert "hidden/SKILL.md" in whole.files
@@ -300,9 +300,9 @@ def verify(verifier, *tokens):
 
 
 def test_whoever_has_no_token_costs_the_issuer_nothing(key, monkeypatch):
-    monkeypatch.setattr(issuing, "WAIT", 0.2)
+    monkeypatch.setattr(issuing, "ISSUER_TIMEOUT_S", 0.2)
     with listening() as (here, came):
-        verifier = Issued(OAuth(here, "https://a"), [])
+        verifier = OAuthTokens(OAuth(here, "https://a"), [])
         junk = ["junk", "a.b.c", "", token(key, "https://elsewhere")]
         junk.append(jwt.encode({"iss": here}, "k" * 32, "HS256", headers={"kid": "1"}))
         assert verify(verifier, *junk) == [None] * len(junk)
@@ -323,7 +323,7 @@ def test_whoever_has_no_token_costs_the_issuer_nothing(key, monkeypatch):
 def test_an_issuer_that_talks_nonsense_breaks_nothing(key, answer):
     with listening(answer) as (here, _):
         for oauth in (OAuth(here, "https://a"), OAuth(here, "https://a", f"{here}/keys")):
-            assert verify(Issued(oauth, []), token(key, here)) == [None]
+            assert verify(OAuthTokens(oauth, []), token(key, here)) == [None]
 
 
 def test_known_keys_are_used_while_somebody_asks_for_others(key, monkeypatch):
@@ -331,14 +331,14 @@ def test_known_keys_are_used_while_somebody_asks_for_others(key, monkeypatch):
 
     public = json.loads(RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "1", "use": "sig"}
     with listening(json.dumps({"keys": [public]}).encode()) as (here, came):
-        verifier = Issued(OAuth(here, "https://a", f"{here}/keys"), [])
+        verifier = OAuthTokens(OAuth(here, "https://a", f"{here}/keys"), [])
         assert verify(verifier, token(key, here))[0].subject == "me"
         other = [token(key, here, kid=str(number)) for number in range(2, 40)]
         assert set(verify(verifier, *other)) == {None}
         assert len(came) == 1
     # The issuer is gone: those who have a token still come in.
-    monkeypatch.setattr(issuing, "FRESH", 0.0)
-    monkeypatch.setattr(issuing, "PAUSE", 0.0)
+    monkeypatch.setattr(issuing, "KEY_REFRESH_S", 0.0)
+    monkeypatch.setattr(issuing, "KEY_REQUEST_INTERVAL_S", 0.0)
     assert verify(verifier, token(key, here))[0].subject == "me"
 
 

@@ -1,4 +1,4 @@
-"""What a client gets: the extension, resources, tools, prompts, and news of changes."""
+"""The server for one client: the extension, resources, tools, prompts, notifications."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_over_http_only_files_of_skills_are_read(talk, project):
         reply = talk.ask("tools/call", name="ReadFile", arguments={"path": path})
         assert reply["structuredContent"]["error"]["code"] == "ACCESS_DENIED", path
         said.add(reply["content"][0]["text"])
-    assert len(said) == 1  # nobody learns which paths there are
+    assert len(said) == 1  # the error does not reveal which paths exist
     assert "project" not in said.pop()
 
 
@@ -184,11 +184,11 @@ def test_what_cannot_be_served_says_why(tmp_path):
     root = write_skill(folder, "linked")
     os.symlink("/etc/hostname", os.path.join(root, "hostname"))
     from satchel import Satchel
-    from satchel.integrations.mcp.served import Manifests, Served
+    from satchel.integrations.mcp.skill_resources import ManifestCache, SkillResources
 
     satchel = Satchel.for_project(folder, trust="all")
-    manifests = Manifests(satchel.library)
-    served = Served(satchel.library, manifests)
+    manifests = ManifestCache(satchel.library)
+    served = SkillResources(satchel.library, manifests)
     names = {path for path, _ in served.manifests(served.paths)}
     assert "good" in names
     why = {one.skill.name: one.reason for one in manifests.refused()}

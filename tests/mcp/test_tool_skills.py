@@ -1,4 +1,4 @@
-"""Programs of tool skills over MCP: described honestly, run on the server, taken back."""
+"""Programs of tool skills over MCP: definitions, calls, cancellation."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_client_that_goes_takes_its_call_back(tmp_path):
             while not marks.exists():
                 assert time.monotonic() < end, "the program was not started"
                 time.sleep(0.05)
-        time.sleep(0.5)  # it writes ten times a second, if nobody stops it
+        time.sleep(0.5)  # it writes ten times a second unless it is stopped
         before = marks.read_text()
         time.sleep(0.5)
         assert before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from satchel.runners.exchange import exchange, result_of
+from satchel.runners.protocol import exchange, to_result
 from satchel.runners.reply import request_line
 
 
@@ -17,4 +17,4 @@ def run_once(starter: Any, launch: Any, request: Any) -> Any:
         exchanged = exchange(process, request_line(request), request.limits, deadline)
     finally:
         process.close()
-    return result_of(exchanged, request.limits, launch.tier, "cold")
+    return to_result(exchanged, request.limits, launch.tier, "cold")

@@ -1,4 +1,4 @@
-"""Is what is built whole, built once, and built without anything that was not allowed?"""
+"""Builds are complete, made once, and sandboxed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ import pytest
 from runners.leftovers import eventually
 from satchel.errors import BuildFailed, Changed
 from satchel.runners.base import BuildStopped
-from satchel.runners.build import AT_ONCE, ToolFailed, Workshop, is_whole, last_lines
-from satchel.runners.dressing import find_interpreter
+from satchel.runners.build import (
+    MAX_CONCURRENT_BUILDS,
+    BuildCache,
+    BuildToolFailed,
+    is_complete,
+    last_lines,
+)
+from satchel.runners.sandbox import find_interpreter
 
 SRC = os.path.join(os.path.dirname(__file__), "..", "..", "src")
 
@@ -28,7 +34,7 @@ def quiet(_line):
 
 
 def workshop(folder, env=None, **more):
-    return Workshop(str(folder), env, choose=lambda: "landlock", **more)
+    return BuildCache(str(folder), env, choose=lambda: "landlock", **more)
 
 
 @pytest.fixture
@@ -51,7 +57,7 @@ def one_file(aside, _path):
 BUILDER = textwrap.dedent(
     """
     import os, sys, time
-    from satchel.runners.build import Workshop
+    from satchel.runners.build import BuildCache
 
     def build(aside, path):
         with open(sys.argv[2], "a") as log:
@@ -64,8 +70,8 @@ BUILDER = textwrap.dedent(
             file.write("whole")
         return ("thing",)
 
-    shop = Workshop(sys.argv[1], choose=lambda: "none")
-    home = shop.make("kind", "key", build, lambda line: print(line, flush=True))
+    shop = BuildCache(sys.argv[1], choose=lambda: "none")
+    home = shop.get_or_build("kind", "key", build, lambda line: print(line, flush=True))
     print(open(os.path.join(home, "thing")).read())
     """
 )
@@ -107,21 +113,21 @@ def test_a_killed_build_is_not_taken_for_whole(tmp_path, shop):
     wait_for(tmp_path / "log")
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    assert not is_whole(shop.path("kind", "key"))
+    assert not is_complete(shop.path("kind", "key"))
     assert os.listdir(tmp_path / "cache" / "unfinished")
-    home = shop.make("kind", "key", one_file, quiet)
-    assert is_whole(home)
+    home = shop.get_or_build("kind", "key", one_file, quiet)
+    assert is_complete(home)
     assert os.listdir(tmp_path / "cache" / "unfinished") == []
 
 
 def test_what_nobody_uses_for_a_month_makes_room(shop):
     month = time.time() - 31 * 86_400
-    homes = [shop.make("kind", key, one_file, quiet) for key in ("used", "unused")]
+    homes = [shop.get_or_build("kind", key, one_file, quiet) for key in ("used", "unused")]
     for home in homes:
         os.utime(os.path.join(home, ".whole"), (month, month))
-    shop.make("kind", "used", one_file, quiet)
-    shop.make("kind", "new", one_file, quiet)
-    assert [is_whole(home) for home in homes] == [True, False]
+    shop.get_or_build("kind", "used", one_file, quiet)
+    shop.get_or_build("kind", "new", one_file, quiet)
+    assert [is_complete(home) for home in homes] == [True, False]
 
 
 def test_a_failed_build_leaves_nothing(shop):
@@ -130,7 +136,7 @@ def test_a_failed_build_leaves_nothing(shop):
         raise BuildFailed("no")
 
     with pytest.raises(BuildFailed, match="no"):
-        shop.make("kind", "key", build, quiet)
+        shop.get_or_build("kind", "key", build, quiet)
     assert os.listdir(os.path.join(shop.folder, "unfinished")) == []
     assert not os.path.exists(shop.path("kind", "key"))
 
@@ -139,10 +145,10 @@ def test_a_cache_folder_that_cannot_be_used_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     shop = workshop(tmp_path / "file" / "cache")
     with pytest.raises(BuildFailed, match="cannot be used: Not a directory") as caught:
-        shop.make("kind", "key", one_file, quiet)
+        shop.get_or_build("kind", "key", one_file, quiet)
     assert "SATCHEL_HOME" in caught.value.hint
     with pytest.raises(BuildFailed, match="There is no cache folder"):
-        workshop("").make("kind", "key", one_file, quiet)
+        workshop("").get_or_build("kind", "key", one_file, quiet)
 
 
 def test_tools_get_an_environment_by_allow_list(tmp_path):
@@ -177,21 +183,6 @@ def test_programs_of_the_current_folder_are_not_tools(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert workshop("", {"PATH": f".{os.pathsep}{os.pathsep}bin"}).which("node") is None
     assert workshop("", {"PATH": f".{os.pathsep}{tmp_path}"}).which("node") == str(fake)
-
-
-def test_the_end_of_what_a_tool_wrote_is_told(shop, tmp_path):
-    code = (
-        "import sys; print('\\n'.join(str(n) for n in range(50)), file=sys.stderr);"
-        "print('\\x1b[31mnpm warn old\\nerror: from https://me:pass@host/x\\x1b[0m\\n',"
-        "file=sys.stderr);"
-        "sys.exit(3)"
-    )
-    with pytest.raises(ToolFailed) as caught:
-        run(shop, tmp_path, code)
-    lines = caught.value.words.splitlines()
-    assert lines[-1] == "error: from https://host/x"
-    assert lines[0] == "39"
-    assert last_lines(b"") == ""
 
 
 def test_a_tool_that_is_interrupted_leaves_no_process(shop, tmp_path):
@@ -232,10 +223,10 @@ def test_a_build_that_nobody_waits_for_is_given_up(tmp_path, cancel, fault):
         return []
 
     with pytest.raises(BuildStopped) as stopped:
-        shop.make("kind", "key", build, quiet)
+        shop.get_or_build("kind", "key", build, quiet)
     assert stopped.value.fault == fault
     assert os.listdir(tmp_path / "cache" / "unfinished") == []
-    assert workshop(tmp_path / "cache").make("kind", "key", one_file, quiet)
+    assert workshop(tmp_path / "cache").get_or_build("kind", "key", one_file, quiet)
 
 
 @pytest.mark.req("E3")
@@ -243,7 +234,7 @@ def test_waiting_for_another_builder_can_be_given_up(tmp_path):
     other = start(tmp_path)
     wait_for(tmp_path / "log")
     with pytest.raises(BuildStopped):
-        workshop(tmp_path / "cache", seconds=0.05).make("kind", "key", one_file, quiet)
+        workshop(tmp_path / "cache", seconds=0.05).get_or_build("kind", "key", one_file, quiet)
     (tmp_path / "go").touch()
     assert "whole" in other.communicate()[0]
 
@@ -261,11 +252,11 @@ def test_few_builds_run_at_once(tmp_path):
             under_way.remove(key)
             return one_file(aside, path)
 
-        return shop.make("kind", key, inner, lines.append)
+        return shop.get_or_build("kind", key, inner, lines.append)
 
     with ThreadPoolExecutor(6) as pool:
         assert len(set(pool.map(build, "abcdef"))) == 6
-    assert max(most) == AT_ONCE
+    assert max(most) == MAX_CONCURRENT_BUILDS
     assert "Other skills are being prepared: waiting for them" in lines
 
 
@@ -275,6 +266,21 @@ def test_what_is_not_confirmed_is_not_kept(tmp_path):
 
     shop = workshop(tmp_path / "cache", confirm=refuse)
     with pytest.raises(Changed):
-        shop.make("kind", "key", one_file, quiet)
-    assert not is_whole(shop.path("kind", "key"))
+        shop.get_or_build("kind", "key", one_file, quiet)
+    assert not is_complete(shop.path("kind", "key"))
     assert os.listdir(tmp_path / "cache" / "unfinished") == []
+
+
+def test_the_end_of_what_a_tool_wrote_is_told(shop, tmp_path):
+    code = (
+        "import sys; print('\\n'.join(str(n) for n in range(50)), file=sys.stderr);"
+        "print('\\x1b[31mnpm warn old\\nerror: from https://me:pass@host/x\\x1b[0m\\n',"
+        "file=sys.stderr);"
+        "sys.exit(3)"
+    )
+    with pytest.raises(BuildToolFailed) as caught:
+        run(shop, tmp_path, code)
+    lines = caught.value.words.splitlines()
+    assert lines[-1] == "error: from https://host/x"
+    assert lines[0] == "39"
+    assert last_lines(b"") == ""

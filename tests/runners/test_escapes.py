@@ -71,7 +71,7 @@ def built(kind: str, shared: str) -> str:
 
 
 def set_user_id(user: str, shared: str) -> str:
-    """A program that runs as somebody else, whoever starts it; only root can make one."""
+    """A set-user-id program; only root can make one."""
     if os.geteuid() != 0:
         return ""
     place = os.path.join(shared, f"whoami-{user}")
@@ -108,7 +108,7 @@ def drive(user: str, language: str, shared: str) -> dict:
         words = [*as_user, "/usr/bin/python3", "-B", *words]
     else:
         words = [sys.executable, "-B", *words]
-    # A folder that only root may enter must not be the working folder of somebody else.
+    # A folder that only root may enter must not be the working folder of another user.
     done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -12,7 +12,7 @@ from needs import needs
 from runners.catalogue_of_faults import CASES, REPLY
 from runners.leftovers import MARK, below, eventually, marked
 from runners.once import run_once
-from satchel.runners.base import Launch, Limits, Program, RunRequest
+from satchel.runners.base import Launch, Program, ProgramLimits, RunRequest
 from satchel.runners.pool import Pool
 
 DEADLINE = 0.2
@@ -40,7 +40,7 @@ def test_every_fault_has_its_name_in_time_and_leaves_nothing(case, tier, faulty,
         needs("bwrap")
     mark = uuid4().hex
     timeout = DEADLINE if case.fault == "timeout" else 5.0
-    limits = Limits(timeout=timeout, reply=REPLY, memory=case.memory << 20)
+    limits = ProgramLimits(timeout=timeout, reply=REPLY, memory=case.memory << 20)
     argv = (faulty, *case.acts, f"mark:{mark}")
     program = Program(argv, str(tmp_path), "binary", read=argv[:1], env=((MARK, mark),))
     request = RunRequest("test", "test", {"text": "x" * case.request}, program, limits=limits)
@@ -65,7 +65,7 @@ def test_no_zombie_and_no_descriptor_is_left_over_500_calls(faulty, starter, tmp
     held = ()
     for number in range(501):
         case = cases[number % 2]
-        limits = Limits(timeout=5)
+        limits = ProgramLimits(timeout=5)
         launch = Launch((faulty, *case.acts), (), "/", limits=limits)
         program = Program(launch.argv, str(tmp_path), "binary")
         request = RunRequest("test", "test", {}, program, limits=limits)

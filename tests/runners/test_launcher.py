@@ -1,4 +1,4 @@
-"""A program gets what it was given and no more, and nothing of it outlives anybody."""
+"""The launcher: what a program inherits, its limits, and that nothing outlives it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import satchel
 from needs import needs
 from runners.leftovers import MARK, below, eventually, marked, read
 from runners.once import run_once
-from satchel.runners.base import CannotStart, Launch, Limits, Program, RunRequest
+from satchel.runners.base import CannotStart, Launch, Program, ProgramLimits, RunRequest
 from satchel.runners.launcher import Launcher, PlainLauncher
 
 PYTHON = (sys.executable, "-I", "-S", "-u", "-c")
@@ -77,7 +77,7 @@ def test_a_program_has_three_descriptors_its_environment_and_its_folder(starter,
 def test_signals_are_as_a_program_expects_them(starter):
     status = text_of(starter.start(Launch(("/bin/cat", "/proc/self/status"), (), "/")))
     fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
-    # posix_spawn leaves the C library's own two (32 and 33) ignored; whoever needs them sets them.
+    # posix_spawn leaves the C library's own two (32 and 33) ignored.
     assert int(fields["SigIgn"], 16) & ~(3 << 31) == 0
     assert int(fields["SigBlk"], 16) == 0
     assert fields["NoNewPrivs"] == "1"
@@ -98,7 +98,7 @@ LIMITS = (
 def test_limits_are_hard_and_one_program_has_not_those_of_another(starter, space):
     unlimited = (-1, -1)
     for size, files in ((1 << 20, 64), (1 << 22, 100), (1 << 20, 64), (1 << 21, 50)) * 3:
-        limits = Limits(file_size=size, open_files=files, address_space=space)
+        limits = ProgramLimits(file_size=size, open_files=files, address_space=space)
         said = text_of(starter.start(python(LIMITS, limits=limits)))
         wanted = [(size, size), (files, files), (0, 0), (space, space) if space else unlimited]
         assert said == f"{wanted}\n"
@@ -131,7 +131,7 @@ def test_the_launcher_knows_nothing_of_the_hosts_environment(starter, monkeypatc
         (Launch(("/bin/true",), (("A=B", "c"),), "/"), "illegal environment variable name"),
         (Launch(("/bin/true",), (), "/", tier="landlock"), "the sandbox has no BPF program"),
         (
-            Launch(("/nowhere",), (), "/", limits=Limits(address_space=1 << 33)),
+            Launch(("/nowhere",), (), "/", limits=ProgramLimits(address_space=1 << 33)),
             "`/nowhere` cannot be started: No such file or directory",
         ),
     ],
@@ -191,7 +191,7 @@ def test_the_memory_of_all_descendants_counts_together(starter, mark):
         "        held = b'x' * (60 << 20); time.sleep(60)\n"
         "time.sleep(60)"
     )
-    launch = python(code, env=[(MARK, mark)], limits=Limits(memory=120 << 20))
+    launch = python(code, env=[(MARK, mark)], limits=ProgramLimits(memory=120 << 20))
     process = starter.start(launch)
     ended = process.wait(5)
     assert ended.reason == "memory"
@@ -210,7 +210,7 @@ def test_memory_that_forks_share_counts_once(starter):
         "for _ in range(5): os.wait()\n"
         "print('fine')"
     )
-    process = starter.start(python(code, limits=Limits(memory=160 << 20)))
+    process = starter.start(python(code, limits=ProgramLimits(memory=160 << 20)))
     assert text_of(process) == "fine\n"
 
 
@@ -241,13 +241,13 @@ def test_a_control_group_counts_files_in_memory_too(cgroup, mark):
         "print('done', flush=True)"
     )
     for _ in range(3):
-        limits = Limits(memory=80 << 20, file_size=0)
+        limits = ProgramLimits(memory=80 << 20, file_size=0)
         process = own.start(python(code, env=[(MARK, mark)], limits=limits))
         ended = process.wait(5)
         said = text_of(process)
         if cgroup:
             assert (ended.reason, said) == ("memory", "begun\n")
-        else:  # nobody counts such files then; in a sandbox none can be made
+        else:  # such files are not counted then; in a sandbox none can be made
             assert (ended.reason, said) == ("", "begun\ndone\n")
         fine = own.start(python("print('fine')", limits=limits))
         assert text_of(fine) == "fine\n"
@@ -266,7 +266,7 @@ def test_whoever_minds_a_program_is_not_in_its_control_group(cgroup):
         "print(*group('self'), *group(os.getppid()), os.getppid())"
     )
     for _ in range(2):
-        said = text_of(own.start(python(code, limits=Limits(memory=80 << 20)))).split()
+        said = text_of(own.start(python(code, limits=ProgramLimits(memory=80 << 20)))).split()
         assert said[:-1] == ([f"satchel-{said[-1]}", "satchel-minders"] if cgroup else [])
     own.close()
 
@@ -386,14 +386,14 @@ def test_closing_ends_the_launcher_and_it_may_be_used_again(own):
 USER = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
-from satchel.runners.base import CannotStart, Launch, Limits, Program, RunRequest
+from satchel.runners.base import CannotStart, Launch, ProgramLimits, Program, RunRequest
 from satchel.runners.launcher import Launcher
 sys.path.insert(0, sys.argv[1] + "/tests")
 from once import run_once
 launcher = Launcher()
 found = {}
 for name, code in json.loads(sys.argv[2]).items():
-    limits = Limits(timeout=5.0 if name != "hangs" else 0.3, memory=60 << 20)
+    limits = ProgramLimits(timeout=5.0 if name != "hangs" else 0.3, memory=60 << 20)
     scratch = os.path.join(sys.argv[3], name)
     os.mkdir(scratch)
     launch = Launch(("/bin/sh", "-c", code), ((%r, sys.argv[4]), ("PATH", os.defpath)), scratch,
@@ -465,7 +465,7 @@ def test_an_ordinary_user_has_the_same(mark):
 def test_where_there_is_no_launcher_a_group_is_ended(code, fault, mark, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    limits = Limits(timeout=0.3 if fault == "timeout" else 5.0)
+    limits = ProgramLimits(timeout=0.3 if fault == "timeout" else 5.0)
     launch = sh(code, mark, limits=limits, scratch=str(scratch))._replace(cwd=str(scratch))
     request = RunRequest("s", "t", {}, Program((), "", "binary"), limits=limits)
     before = len(os.listdir("/proc/self/fd"))

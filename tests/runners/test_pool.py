@@ -1,4 +1,4 @@
-"""Many calls at once: each answer reaches its caller, processes are bounded, nobody starves."""
+"""The pool: many concurrent calls, bounded processes, no starvation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from needs import needs
 from runners.leftovers import MARK, eventually, marked
 from satchel.errors import Unsandboxed
-from satchel.runners.base import Limits, Program, RunRequest
+from satchel.runners.base import Program, ProgramLimits, RunRequest
 from satchel.runners.launcher import launcher
-from satchel.runners.pool import KEPT, Pool
+from satchel.runners.pool import MAX_IDLE_PER_SLOT, Pool
 from satchel.settings import load_settings
 
 if TYPE_CHECKING:
@@ -62,13 +62,6 @@ def pool():
 
 
 # --- the setting --------------------------------------------------------------------------
-
-
-def test_there_are_twice_as_many_slots_as_processors_and_at_least_four(tmp_path):
-    env = {"SATCHEL_HOME": str(tmp_path)}
-    assert Pool(load_settings(str(tmp_path), env)).slots == max(4, 2 * (os.cpu_count() or 1))
-    env["SATCHEL_TOOL_PROCESSES"] = "3"
-    assert Pool(load_settings(str(tmp_path), env)).slots == 3
 
 
 def test_no_sandbox_no_run(tmp_path, make, monkeypatch):
@@ -130,7 +123,7 @@ def test_waiting_is_bounded_and_reported(pool, make):
 
     def call(sleep: float, timeout: float) -> None:
         arguments = {"token": "x", "sleep": sleep}
-        request = RunRequest("slow", "t", arguments, program, limits=Limits(timeout=timeout))
+        request = RunRequest("slow", "t", arguments, program, limits=ProgramLimits(timeout=timeout))
         results.append(pool.run(request))
 
     threads = [threading.Thread(target=call, args=(0.8, 5.0)) for _ in range(2)]
@@ -225,7 +218,7 @@ def test_200_calls_of_20_skills_at_once(make):
             skill,
             {"token": f"{skill}-{number}-{turn}"},
             programs[skill],
-            limits=Limits(timeout=1.0 if skill == "hangs" else 50.0),
+            limits=ProgramLimits(timeout=1.0 if skill == "hangs" else 50.0),
             workers=2 if skill.startswith("warm") else 0,
         )
         for turn in range(10)
@@ -254,7 +247,7 @@ def test_200_calls_of_20_skills_at_once(make):
             assert (result.fault, result.output) == (None, request.arguments["token"]), result
             assert result.way == request.skill[:4]
     # bubblewrap and its program both carry the mark.
-    assert 0 < most <= 2 * (slots + KEPT * slots)
+    assert 0 < most <= 2 * (slots + MAX_IDLE_PER_SLOT * slots)
     assert eventually(lambda: marked(mark) == [])
 
 
@@ -262,7 +255,7 @@ def test_200_calls_of_20_skills_at_once(make):
 @pytest.mark.timeout(60)
 def test_a_hung_skill_leaves_half_of_the_slots_to_others(make):
     pool = Pool(tier="none", processes=4)
-    request = RunRequest("hangs", "t", {}, make("hangs", HANG), limits=Limits(timeout=50))
+    request = RunRequest("hangs", "t", {}, make("hangs", HANG), limits=ProgramLimits(timeout=50))
     threads = [threading.Thread(target=pool.run, args=(request,)) for _ in range(8)]
     for thread in threads:
         thread.start()

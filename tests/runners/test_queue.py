@@ -1,4 +1,4 @@
-"""Turns are bounded, given in order, and always come back."""
+"""The queue: bounded, in order, and turns are always returned."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ import pytest
 from needs import needs
 from satchel.errors import Refused, Unsandboxed
 from satchel.runners import selfcheck
-from satchel.runners.base import Limits, Powers, Program
+from satchel.runners.base import Program, ProgramLimits, ProgramPermissions
 from satchel.runners.launcher import Launcher
-from satchel.runners.sandbox import choose, dress
+from satchel.runners.sandbox import sandboxed_launch
+from satchel.runners.tiers import choose_tier
 from satchel.settings import load_settings
 
 SECRET = "not-for-everybody-4711"
@@ -43,9 +44,9 @@ def python(folder, code: str) -> Program:
     return Program((*made.argv[:3], "-c", code), str(folder), "python", read=made.read)
 
 
-def run(folder, tier, code, powers=Powers(), limits=Limits()):  # noqa: B008
+def run(folder, tier, code, permissions=ProgramPermissions(), limits=ProgramLimits()):  # noqa: B008
     """The lines that a program writes; what it does not catch is the end of the test."""
-    said, trouble = selfcheck.run(dress(python(folder, code), powers, limits, tier))
+    said, trouble = selfcheck.run(sandboxed_launch(python(folder, code), permissions, limits, tier))
     assert not trouble, trouble
     return said.splitlines()
 
@@ -86,9 +87,11 @@ def test_declared_secrets_reach_the_program_and_nobody_else(skill, tier, monkeyp
         "import os; print(os.environ['API_KEY'], os.environ.get('OTHER_SECRET')); "
         "import sys; sys.stdout.flush(); sys.stdin.read()"
     )
-    powers = Powers(secrets=(("API_KEY", SECRET),))
+    permissions = ProgramPermissions(secrets=(("API_KEY", SECRET),))
     launcher = Launcher()
-    process = launcher.start(dress(python(skill, code), powers, Limits(), tier))
+    process = launcher.start(
+        sandboxed_launch(python(skill, code), permissions, ProgramLimits(), tier)
+    )
     try:
         assert os.read(process.stdout, 100).decode().split() == [SECRET, "None"]
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -141,7 +144,7 @@ def test_scratch_may_be_written_and_is_gone_afterwards(skill, tier):
 def test_nothing_is_bound_into_the_scratch_folder(folder, workspace, scratch):
     """Folders above a bound path are made inside: what is kept in them is no longer emptied."""
     asked = Program(("/bin/true",), folder, "binary")
-    launch = dress(asked, Powers(workspace), tier="bwrap")
+    launch = sandboxed_launch(asked, ProgramPermissions(workspace), tier="bwrap")
     words = launch.arguments.split(b"\0")
     assert words[words.index(b"--tmpfs") + 1] == scratch.encode()
     assert words[words.index(b"SATCHEL_SCRATCH") + 1] == scratch.encode()
@@ -159,7 +162,9 @@ def test_nothing_is_left_of_the_users_rights(skill, tier):
 def test_what_a_runtime_names_and_is_not_there_is_no_trouble(skill, tier):
     program = python(skill, "print('runs')")
     program = program._replace(read=(*program.read, "/not/here", str(skill / "data.txt" / "x")))
-    said, trouble = selfcheck.run(dress(program, Powers(), Limits(), tier))
+    said, trouble = selfcheck.run(
+        sandboxed_launch(program, ProgramPermissions(), ProgramLimits(), tier)
+    )
     assert (said.strip(), trouble) == ("runs", "")
 
 
@@ -181,7 +186,7 @@ def test_workspace_is_unseen_unless_declared(skill, workspace, tier):
 def test_workspace_may_be_read_when_declared(skill, workspace, tier):
     code = TRY + "print(open('old.txt').read())\ntried(lambda: write('new.txt'))\n"
     code += "print(os.getcwd() == os.environ['SATCHEL_WORKSPACE'])"
-    lines = run(skill, tier, code, Powers(workspace=str(workspace)))
+    lines = run(skill, tier, code, ProgramPermissions(workspace=str(workspace)))
     assert lines[0] == "of the user"
     assert lines[1] in {"Permission denied", "Read-only file system"}
     assert lines[2] == "True"
@@ -189,7 +194,10 @@ def test_workspace_may_be_read_when_declared(skill, workspace, tier):
 
 def test_workspace_may_be_written_when_declared(skill, workspace, tier):
     code = TRY + "tried(lambda: write('new.txt'))\ntried(lambda: os.remove('old.txt'))"
-    assert run(skill, tier, code, Powers(str(workspace), writable=True)) == ["done", "done"]
+    assert run(skill, tier, code, ProgramPermissions(str(workspace), writable=True)) == [
+        "done",
+        "done",
+    ]
     assert os.listdir(workspace) == ["new.txt"]
 
 
@@ -206,7 +214,7 @@ def test_skill_in_a_writable_workspace_stays_as_it_is(workspace, tier, place):
         f"tried(lambda: os.rename('{place.split('/')[0]}', 'away'))\n"
         "tried(lambda: write('reports/new.txt'))\n"
     )
-    *refused, report = run(folder, tier, code, Powers(str(workspace), writable=True))
+    *refused, report = run(folder, tier, code, ProgramPermissions(str(workspace), writable=True))
     assert "done" not in refused
     assert report == "done"
     assert (folder / "data.txt").read_text() == "of the skill"
@@ -219,7 +227,9 @@ def test_what_is_believed_later_is_guarded(skill, workspace, tier):
     (workspace / ".agents/satchel.lock").write_text("{}")
     (workspace / ".git/config").write_text("[core]\n")
     names = (".agents/skills", ".agents/satchel.lock", "skills", "satchel.lock")
-    powers = Powers(str(workspace), writable=True, guard=tuple(f"{workspace}/{n}" for n in names))
+    permissions = ProgramPermissions(
+        str(workspace), writable=True, guard=tuple(f"{workspace}/{n}" for n in names)
+    )
     code = TRY + (
         "tried(lambda: write('.git/hooks/pre-commit'))\n"
         "tried(lambda: write('.git/config'))\n"
@@ -236,7 +246,7 @@ def test_what_is_believed_later_is_guarded(skill, workspace, tier):
         "tried(lambda: write('old.txt'))\n"
         "tried(lambda: write('new.txt'))\n"
     )
-    *refused, below, old, new = run(skill, tier, code, powers)
+    *refused, below, old, new = run(skill, tier, code, permissions)
     assert len(refused) == 11
     assert "done" not in refused
     assert (below, old) == ("done", "done")
@@ -248,14 +258,14 @@ def test_what_is_believed_later_is_guarded(skill, workspace, tier):
 
 def test_a_workspace_inside_the_skill_is_not_writable(skill, tier):
     code = TRY + "tried(lambda: write('new.txt'))"
-    assert run(skill, tier, code, Powers(str(skill), writable=True)) != ["done"]
+    assert run(skill, tier, code, ProgramPermissions(str(skill), writable=True)) != ["done"]
 
 
 def test_temporary_folder_as_workspace(skill, tier, monkeypatch):
     monkeypatch.setenv("HOME", "/nowhere")
     monkeypatch.delenv("SATCHEL_HOME", raising=False)
     code = TRY + "print(os.getcwd())\ntried(lambda: write(os.environ['TMPDIR'] + '/x'))"
-    assert run(skill, tier, code, Powers(workspace="/tmp")) == ["/tmp", "done"]
+    assert run(skill, tier, code, ProgramPermissions(workspace="/tmp")) == ["/tmp", "done"]
 
 
 def test_network_is_open_when_declared(skill, tier):
@@ -271,7 +281,7 @@ def test_network_is_open_when_declared(skill, tier):
             f"tried(lambda: socket.socket(socket.AF_UNIX).connect('\\0{name}'))\n"
             "print(os.path.exists('/etc/resolv.conf') and bool(open('/etc/resolv.conf').read))\n"
         )
-        lines = run(skill, tier, code, Powers(network=True))
+        lines = run(skill, tier, code, ProgramPermissions(network=True))
     assert lines[0] == "done"
     assert lines[1] == "Operation not permitted", "the host's abstract sockets stay out"
     assert lines[2] == "True"
@@ -337,7 +347,7 @@ def test_sockets_and_fifos_of_a_read_only_workspace_are_out_of_reach(
         giver = threading.Thread(target=hand_over)
         giver.start()
         try:
-            lines = run(skill, tier, REACH, Powers(str(workspace), network=network))
+            lines = run(skill, tier, REACH, ProgramPermissions(str(workspace), network=network))
         finally:
             stream.shutdown(socket.SHUT_RDWR)
             giver.join()
@@ -347,7 +357,7 @@ def test_sockets_and_fifos_of_a_read_only_workspace_are_out_of_reach(
 
 
 def test_sizes_are_limited(skill, tier):
-    limits = Limits(file_size=1024 * 1024)
+    limits = ProgramLimits(file_size=1024 * 1024)
     code = TRY + (
         "def fill(name):\n"
         "    with open(os.environ['TMPDIR'] + '/' + name, 'wb') as file:\n"
@@ -395,23 +405,25 @@ def test_nobody_sees_a_whole_home(skill, tier, tmp_path, monkeypatch, seen):
     monkeypatch.setenv("HOME", str(home))
     program = python(skill, "")
     places = {"home": str(home), "above": str(home.parent), "root": "/"}
-    powers = Powers(workspace=places.get(seen, ""))
+    permissions = ProgramPermissions(workspace=places.get(seen, ""))
     if seen == "read":
         program = program._replace(read=(*program.read, str(home)))
     with pytest.raises(Refused, match="must not see"):
-        dress(program, powers, Limits(), tier)
+        sandboxed_launch(program, permissions, ProgramLimits(), tier)
 
 
 def test_what_cannot_be_confined_does_not_start(skill):
     for code, why in ((b"", "no BPF program"), (b"1234567", "damaged"), (bytes(8), "seccomp")):
-        launch = dress(python(skill, "print('started')"), Powers(), Limits(), "landlock")
+        launch = sandboxed_launch(
+            python(skill, "print('started')"), ProgramPermissions(), ProgramLimits(), "landlock"
+        )
         said, trouble = selfcheck.run(launch._replace(seccomp=code))
         assert said == ""
         assert why in trouble
 
 
 def standing(tier, holds):
-    return selfcheck.Standing(tier, holds, "" if holds else "not here", {})
+    return selfcheck.TierState(tier, holds, "" if holds else "not here", {})
 
 
 @pytest.mark.parametrize(
@@ -436,10 +448,10 @@ def test_which_tier(sandbox, wanted, holding, own, chosen):
 
     if chosen is None:
         with pytest.raises(Unsandboxed, match="not here") as caught:
-            choose(settings, own=own, ask=ask)
+            choose_tier(settings, own=own, ask=ask)
         assert "SATCHEL_SANDBOX" in caught.value.hint
     else:
-        assert choose(settings, own=own, ask=ask) == chosen
+        assert choose_tier(settings, own=own, ask=ask) == chosen
 
 
 @pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
@@ -447,7 +459,7 @@ def test_the_hint_names_bubblewrap_only_where_it_runs(monkeypatch, system):
     settings = load_settings(env={"HOME": "/nowhere"}, sandbox="required")
     monkeypatch.setattr(sys, "platform", system)
     with pytest.raises(Unsandboxed) as caught:
-        choose(settings, ask=lambda tier: standing(tier, False))
+        choose_tier(settings, ask=lambda tier: standing(tier, False))
     assert ("bubblewrap" in caught.value.hint) == (system == "linux")
     assert ("need Linux" in caught.value.hint) == (system != "linux")
 

@@ -1,4 +1,4 @@
-"""A program that is kept answers line after line, and is replaced before it can do harm."""
+"""Warm workers: reuse and replacement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from needs import needs
 from runners.leftovers import below, eventually
 from satchel.runners import pool as pool_module
-from satchel.runners.base import Limits, Powers, Program, RunRequest
+from satchel.runners.base import Program, ProgramLimits, ProgramPermissions, RunRequest
 from satchel.runners.pool import Pool
 from satchel.trace import Trace
 
@@ -60,7 +60,7 @@ def program(tmp_path) -> Program:
     return Program(argv, str(folder), "python", read, key="1")
 
 
-def request(program: Program, *, count: int = 1, limits: Limits | None = None, **arguments):
+def request(program: Program, *, count: int = 1, limits: ProgramLimits | None = None, **arguments):
     asked = RunRequest("warm", "t", arguments, program, workers=count)
     return asked._replace(limits=limits) if limits else asked
 
@@ -99,7 +99,7 @@ def test_calls_at_once_have_workers_of_their_own_and_no_more_than_declared(pool,
 
 @pytest.mark.parametrize("tier", ["none"], indirect=True)
 def test_answers_in_pieces_long_requests_and_words_on_standard_error(pool, program):
-    limits = Limits(output=1_000_000)
+    limits = ProgramLimits(output=1_000_000)
     assert ask(pool, request(program, token="x" * 300_000, limits=limits))[2] == "x" * 300_000
     write = "os.write(2, {!r})"
     later = "time.sleep(0.05); " + write.format(b"after")
@@ -131,7 +131,7 @@ def test_after_a_fault_there_is_a_new_worker(name, pool, program, tier):
     if name == "closes its output" and tier == "bwrap":
         fault = "timeout"  # bwrap itself holds the pipe open
     assert ask(pool, request(program))[1] == 1
-    limits = Limits(timeout=0.5 if fault == "timeout" else 5.0, memory=128 << 20)
+    limits = ProgramLimits(timeout=0.5 if fault == "timeout" else 5.0, memory=128 << 20)
     began = time.monotonic()
     result = pool.run(request(program, do=do, limits=limits))
     assert (result.fault, result.way) == (fault, "warm"), result
@@ -165,24 +165,24 @@ def test_changed_programs_powers_and_limits_get_new_workers(pool, program):
     other = program._replace(key="2")
     assert ask(pool, request(other))[1] == 1
     assert ask(pool, request(other))[1] == 2
-    secret = request(other)._replace(powers=Powers(secrets=(("KEY", "one"),)))
+    secret = request(other)._replace(permissions=ProgramPermissions(secrets=(("KEY", "one"),)))
     assert ask(pool, secret)[1:] == [1, None, "one"]
-    changed = secret._replace(powers=Powers(secrets=(("KEY", "two"),)))
+    changed = secret._replace(permissions=ProgramPermissions(secrets=(("KEY", "two"),)))
     assert ask(pool, changed)[1:] == [1, None, "two"]
-    assert ask(pool, changed._replace(limits=Limits(memory=1 << 30)))[1] == 1
+    assert ask(pool, changed._replace(limits=ProgramLimits(memory=1 << 30)))[1] == 1
     # How long it may take is the host's business alone.
-    assert ask(pool, changed._replace(limits=Limits(memory=1 << 30, timeout=3)))[1] == 2
+    assert ask(pool, changed._replace(limits=ProgramLimits(memory=1 << 30, timeout=3)))[1] == 2
     assert pool.counts()["kept"] == 1
 
 
 def test_a_worker_is_replaced_by_count(pool, program, monkeypatch):
-    monkeypatch.setattr(pool_module, "CALLS", 3)
+    monkeypatch.setattr(pool_module, "MAX_CALLS_PER_WORKER", 3)
     assert [ask(pool, request(program))[1] for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
 
 
 def test_a_worker_is_replaced_by_memory(pool, program, monkeypatch):
-    monkeypatch.setattr(pool_module, "LOOK", 1)
-    limits = Limits(memory=200 << 20)
+    monkeypatch.setattr(pool_module, "MEMORY_CHECK_CALLS", 1)
+    limits = ProgramLimits(memory=200 << 20)
     assert ask(pool, request(program, limits=limits))[1] == 1
     fill = "kept = bytearray(170 << 20); kept[::4096] = b'x' * len(kept[::4096])"
     assert ask(pool, request(program, limits=limits, do=fill))[1] == 2
@@ -193,7 +193,7 @@ def test_idle_workers_are_ended(pool, program, monkeypatch):
     ask(pool, request(program))
     (worker,) = pool.kept()
     assert pool.sweep()
-    monkeypatch.setattr(pool_module, "IDLE", -1.0)
+    monkeypatch.setattr(pool_module, "MAX_IDLE_S", -1.0)
     assert not pool.sweep()
     assert pool.counts()["kept"] == 0
     assert eventually(lambda: not alive(worker_pid(worker)))

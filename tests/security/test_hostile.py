@@ -8,7 +8,7 @@ import pytest
 
 from satchel.security import scan_tree
 from satchel.security.rules import text_rules
-from satchel.skill.tree import File, MemoryTree
+from satchel.skill.file_tree import MemoryTree, TreeFile
 from sizes import sized
 
 PATIENCE = 13.0
@@ -156,7 +156,7 @@ def test_a_letter_that_grows_in_lower_case_hides_nothing():
 class Unreadable:
     """A tree whose files cannot be read."""
 
-    files = (File("SKILL.md", 5), File("other.md", 5))
+    files = (TreeFile("SKILL.md", 5), TreeFile("other.md", 5))
 
     def chunks(self, path):
         if path == "other.md":

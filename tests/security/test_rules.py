@@ -8,7 +8,7 @@ import pytest
 
 from satchel.security import RULES, scan_tree
 from satchel.security.rules import OWASP, SEVERITIES
-from satchel.skill.tree import MemoryTree
+from satchel.skill.file_tree import MemoryTree
 from security.samples import SAMPLES
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from satchel.errors import SettingsError
 from satchel.security import Allowance, scan_tree
-from satchel.security.allow import gather, read_allowances
-from satchel.skill.tree import MemoryTree
+from satchel.security.allowlist import gather_allowances, read_allowances
+from satchel.skill.file_tree import MemoryTree
 from security.samples import _zip, b64
 
 HEAD = "---\nname: demo\ndescription: A demo.\n---\n"
@@ -201,10 +201,10 @@ def test_a_project_cannot_unblock_itself(tmp_path):
     path = tmp_path / "satchel-scan.toml"
     row = '[[allow]]\nrule = "{}"\nreason = "ours"\nexpires = 2026-12-31\n'
     path.write_text(row.format("fetch-and-run") + row.format("reverse-shell"))
-    entries, refused = gather("", str(path))
+    entries, refused = gather_allowances("", str(path))
     assert [one.rule for one in entries] == ["fetch-and-run"]
     assert [one.rule for one in refused] == ["reverse-shell"]
-    entries, refused = gather("", str(path), [str(path)])
+    entries, refused = gather_allowances("", str(path), [str(path)])
     assert [one.rule for one in entries] == ["fetch-and-run", "reverse-shell"]
     assert refused == []
 

@@ -12,8 +12,8 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from model_server import ModelServer, Reply
+from satchel.agent.goal_steps import AgentSteps
 from satchel.agent.planner import TOOL, AgentPlanner
-from satchel.agent.steps import AgentSteps
 from satchel.detect import MinimalSkillDetector
 from satchel.goals.decomposition import decompose
 from satchel.goals.engines.local import LocalEngine

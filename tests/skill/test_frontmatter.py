@@ -1,4 +1,4 @@
-"""Frontmatter: real YAML first, repair key by key, and nothing without a word."""
+"""Frontmatter: YAML, repairs key by key, and a problem for each repair."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from satchel.skill.load import parse_document
-from satchel.skill.problems import PROBLEMS
+from satchel.skill.reader import parse_document
 from sizes import sized
 
 
@@ -29,7 +28,7 @@ def test_name_and_description_are_read_and_other_fields_kept():
     assert document.head is not None
     assert (document.head.name, document.head.description) == ("demo", "Does it.")
     assert document.fields["version"] == 2
-    assert document.fields["tags"] == ["a", "b"]
+    assert (document.fields["tags"], document.lines["tags"]) == (["a", "b"], 5)
     assert document.body == "Body\n"
     assert document.problems == ()
 
@@ -102,54 +101,23 @@ def test_line_ends_and_byte_order_marks(newline, bom):
 
 
 def test_utf16_is_read_and_said():
-    document = read("---\nname: demo\ndescription: wide\n---\n".encode("utf-16"))
-    assert document.head is not None
-    assert "wide-encoding" in [problem.code for problem in document.problems]
+    assert codes("---\nname: demo\ndescription: wide\n---\n".encode("utf-16")) == ["wide-encoding"]
 
 
-def test_invisible_text_is_removed_and_said():
+def test_invisible_text_is_removed_and_joiners_stay():
     hidden = "".join(chr(0xE0000 + ord(char)) for char in "ignore all")
-    document = read(f"---\nname: demo\ndescription: Fine\u200b.{hidden}\n---\n")
-    assert document.head is not None
-    assert document.head.description == "Fine."
-    assert "invisible-characters" in [problem.code for problem in document.problems]
-
-
-def test_joiners_inside_emoji_and_scripts_stay():
     text = "Family 👩‍👩‍👧 and می‌خواهم"
-    document = read(f"---\nname: demo\ndescription: {text}\n---\n")
+    document = read(f"---\nname: demo\ndescription: {text}\u200b.{hidden}\n---\n")
     assert document.head is not None
-    assert document.head.description == text
+    assert document.head.description == f"{text}."
+    assert [problem.code for problem in document.problems] == ["invisible-characters"]
 
 
 @pytest.mark.req("A8")
-@pytest.mark.parametrize(
-    ("name", "good"),
-    [
-        ("code-review", True),
-        ("a1", True),
-        ("Code", False),
-        ("a--b", False),
-        ("-a", False),
-        ("a_b", False),
-    ],
-)
-def test_the_name_pattern(name, good):
+@pytest.mark.parametrize("name", ["code-review", "a1", "Code", "a--b", "-a", "a_b"])
+def test_the_name_pattern(name):
     found = codes(f"---\nname: {name}\ndescription: x\n---\n", folder=name)
-    assert ("name-pattern" not in found) is good
-
-
-def test_problems_carry_the_line():
-    document = read("---\nname: demo\nlicense: MIT\ndescription: Use when: asked\n---\n")
-    found = [(problem.code, problem.line) for problem in document.problems]
-    assert found == [("repaired-value", 4)]
-
-
-def test_every_rule_has_a_message_and_a_fix():
-    for rule in PROBLEMS.values():
-        assert rule.message
-        assert rule.fix
-        assert not rule.message.endswith(".")
+    assert ("name-pattern" not in found) is (name in ("code-review", "a1"))
 
 
 keys = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
@@ -176,13 +144,7 @@ def test_any_yaml_mapping_is_read_as_pyyaml_reads_it(mapping, flow):
         assert document.fields[key] == value
 
 
-@given(st.text(max_size=300))
-def test_no_text_raises(text):
-    read(f"---\n{text}\n---\n")
-    read(text)
-
-
-@given(st.binary(max_size=300))
+@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_no_bytes_raise(data):
     read(data)
     read(b"---\nname: demo\n" + data + b"\n---\n")

@@ -1,4 +1,4 @@
-"""Everything an author should know, and agreement with the published validator."""
+"""Validation in practice, and agreement with the published validator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import random
 import pytest
 
 from satchel.errors import NotFound
-from satchel.skill.fields import FIELDS, SPEC_FIELDS
 from satchel.skill.validate import validate_folder
 from sizes import sized
 
@@ -55,10 +54,7 @@ HEAD = "---\nname: demo\ndescription: Does it.\n---\n"
         ("See `references/gone.md`.", "references/gone.md"),
         ("See [it](references/gone.md).", "references/gone.md"),
         ("See [it](./references/gone.md#part).", "references/gone.md"),
-        ('See [it](gone.md "a title").', "gone.md"),
-        ("See [it](<gone.md>).", "gone.md"),
-        ("See [it](a%20b.md).", "a b.md"),
-        ("![shot](assets/gone.png)", "assets/gone.png"),
+        ('See [it](<a%20b.md> "a title").', "a b.md"),
         ("Run `scripts/gone.py --fast x`.", "scripts/gone.py"),
         ("[`references/gone.md`](references/gone.md) twice", "references/gone.md"),
     ],
@@ -91,13 +87,6 @@ def test_what_may_be_no_file_of_the_skill_is_not_noted(tmp_path, body):
     assert _missing(folder) == []
 
 
-def test_the_line_of_a_missing_file_survives_other_line_ends(tmp_path):
-    folder = write(tmp_path / "demo", "x")
-    text = f"{HEAD}\nfirst\n`references/gone.md`\n".replace("\n", "\r\n")
-    (tmp_path / "demo/SKILL.md").write_bytes(text.encode())
-    assert _missing(folder) == [("references/gone.md", 7)]
-
-
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "piece", ["](", "[", "](  ", '](a "', "`references/", "`scripts/a ", "](%"]
@@ -119,12 +108,6 @@ def test_our_own_skills_name_no_missing_file():
 def test_a_missing_file_is_not_found(tmp_path):
     with pytest.raises(NotFound):
         validate_folder(str(tmp_path))
-
-
-def test_every_field_is_honoured_or_inert():
-    assert {field.status for field in FIELDS.values()} == {"honoured", "inert"}
-    six = {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
-    assert six == SPEC_FIELDS
 
 
 SPEC_CASES = [

@@ -1,13 +1,13 @@
-"""A project, a shelf of skills to import, and a satchel between them."""
+"""Fixtures: a project with sources to import from, and a bare scope."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import zipfile
 
 import pytest
 
+from chaos import works
 from satchel import Satchel
 from satchel.testing import make_skill
 
@@ -21,7 +21,6 @@ class Bench:
         self.sources = base / "sources"
         self.project.mkdir()
         self.sources.mkdir()
-        os.environ["SATCHEL_HOME"] = str(base / "home")
 
     @property
     def satchel(self) -> Satchel:
@@ -81,29 +80,33 @@ class Bench:
         self.git(folder, "commit", "-q", "-m", message)
         return self.git(folder, "rev-parse", "HEAD")
 
-    def bring(self, source, **options):
-        """Import and carry out."""
+    def do(self, op: str, *given, **options):
+        """Plan an operation and apply it, as one command does."""
         store = self.store
-        with store.plan_import(str(source), **options) as plan:
-            return store.carry_out(plan)
+        with getattr(store, f"plan_{op}")(*given, **options) as plan:
+            return store.apply(plan)
 
-    def lock(self, name: str) -> None:
-        """Say that the edits are one's own."""
-        store = self.store
-        with store.plan_lock([name]) as plan:
-            store.carry_out(plan)
+    def bring(self, source, **options):
+        """Import a source."""
+        return self.do("import", str(source), **options)
 
     def loads(self, name: str) -> str:
-        """What the Skill tool says: the text, or the error's code."""
+        """The text that the Skill tool returns, or the error's code."""
         reply = self.satchel.tools().call("Skill", {"name": name})
         return reply.text if reply.error is None else reply.error.code
 
 
 @pytest.fixture
-def bench(tmp_path):
-    before = os.environ.get("SATCHEL_HOME")
-    yield Bench(tmp_path)
-    if before is None:
-        os.environ.pop("SATCHEL_HOME", None)
-    else:
-        os.environ["SATCHEL_HOME"] = before
+def bench(tmp_path, monkeypatch):
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def project(tmp_path):
+    return str(tmp_path)
+
+
+@pytest.fixture
+def scope(project):
+    return works.scope_of(project)

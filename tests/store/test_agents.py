@@ -1,4 +1,4 @@
-"""Other agents' folders: who looks where, who sees what, and nothing of anybody's is lost."""
+"""Other agents: their folders, the visibility of skills, and links that replace nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from satchel import Satchel
 from satchel.errors import AccessDenied, Conflict, InvalidInput, NotFound, Refused
-from satchel.store.agents import Links, agent_named, all_agents, sight_of, skills_of, user_home
+from satchel.store.agents import Links, agent_named, all_agents, skills_of, user_home, visibility_of
 
 CLAUDE = "claude-code"
 
 
-class Desk:
+class AgentBench:
     """A project, a home, and the links between them."""
 
     def __init__(self, project, home) -> None:
@@ -45,7 +45,7 @@ class Desk:
 
     def sight(self, name: str, agent: str):
         skill = self.find(name)
-        found = sight_of(agent_named(agent), str(self.project), str(self.home), skill)
+        found = visibility_of(agent_named(agent), str(self.project), str(self.home), skill)
         seen = skills_of(agent_named(agent), str(self.project), str(self.home)).get(name)
         assert (found.view, found.why) == ((seen.view, seen.why) if seen else ("absent", ""))
         return found
@@ -55,13 +55,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
+def bench(tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    desk = Desk(tmp_path / "project", home)
-    desk.skill(".agents/skills/code-review")
-    return desk
+    bench = AgentBench(tmp_path / "project", home)
+    bench.skill(".agents/skills/code-review")
+    return bench
 
 
 # --- the table ----------------------------------------------------------------------------
@@ -80,95 +80,95 @@ def test_every_row_says_where_it_was_seen_and_when():
     assert len({agent.id for agent in all_agents()}) == len(all_agents()) >= 20
 
 
-def test_an_agent_is_here_when_its_folder_is(desk):
-    project, home = str(desk.project), str(desk.home)
+def test_an_agent_is_here_when_its_folder_is(bench):
+    project, home = str(bench.project), str(bench.home)
     assert not any(agent.is_here(project, home) for agent in all_agents())
-    (desk.project / ".claude").mkdir()
-    (desk.home / ".codex").mkdir()
-    (desk.project / ".github" / "workflows").mkdir(parents=True)  # which says nothing of Copilot
+    (bench.project / ".claude").mkdir()
+    (bench.home / ".codex").mkdir()
+    (bench.project / ".github" / "workflows").mkdir(parents=True)  # no sign of Copilot
     here = {agent.id for agent in all_agents() if agent.is_here(project, home)}
     assert here == {CLAUDE, "codex"}
 
 
-def test_nobodys_home_is_not_the_projects(desk, monkeypatch):
+def test_nobodys_home_is_not_the_projects(bench, monkeypatch):
     monkeypatch.setenv("HOME", "relative")
     assert user_home() == ""
-    places = agent_named(CLAUDE).places(str(desk.project), user_home())
+    places = agent_named(CLAUDE).places(str(bench.project), user_home())
     assert [place.user for place in places] == [False]
     with pytest.raises(Refused):
-        desk.links(user=True)
+        bench.links(user=True)
 
 
 # --- linking ------------------------------------------------------------------------------
 
 
-def test_a_link_inside_a_project_is_relative(desk, tmp_path):
-    done = desk.link("code-review", CLAUDE)
-    link = desk.project / ".claude/skills/code-review"
+def test_a_link_inside_a_project_is_relative(bench, tmp_path):
+    done = bench.link("code-review", CLAUDE)
+    link = bench.project / ".claude/skills/code-review"
     assert (done.action, done.path) == ("made", str(link))
     assert os.readlink(link) == "../../.agents/skills/code-review"
-    desk.project.rename(tmp_path / "elsewhere")
+    bench.project.rename(tmp_path / "elsewhere")
     assert (tmp_path / "elsewhere/.claude/skills/code-review/SKILL.md").is_file()
 
 
-def test_what_an_agent_sees_already_is_not_linked_twice(desk):
-    done = desk.link("code-review", "codex")
-    assert (done.action, done.path) == ("seen", str(desk.project / ".agents/skills/code-review"))
-    assert desk.link("code-review", "cursor").action == "seen"
-    assert not (desk.project / ".cursor").exists()
+def test_what_an_agent_sees_already_is_not_linked_twice(bench):
+    done = bench.link("code-review", "codex")
+    assert (done.action, done.path) == ("seen", str(bench.project / ".agents/skills/code-review"))
+    assert bench.link("code-review", "cursor").action == "seen"
+    assert not (bench.project / ".cursor").exists()
 
 
-def test_a_skill_in_a_folder_within_a_folder_is_linked_where_it_would_not_be_seen(desk):
-    desk.skill(".agents/skills/team/style-guide")
-    assert desk.view("style-guide", "gemini-cli") == "hidden"
-    done = desk.link("style-guide", "gemini-cli")
-    assert done.path == str(desk.project / ".gemini/skills/style-guide")
-    assert desk.view("style-guide", "gemini-cli") == "sees"
+def test_a_skill_in_a_folder_within_a_folder_is_linked_where_it_would_not_be_seen(bench):
+    bench.skill(".agents/skills/team/style-guide")
+    assert bench.view("style-guide", "gemini-cli") == "hidden"
+    done = bench.link("style-guide", "gemini-cli")
+    assert done.path == str(bench.project / ".gemini/skills/style-guide")
+    assert bench.view("style-guide", "gemini-cli") == "sees"
 
 
 @pytest.mark.parametrize("name", ['"../../escape"', '"/etc"', '"a/b"', '".."'])
-def test_a_name_never_leads_out_of_the_agents_folder(desk, name):
-    desk.skill("skills/odd", name=name)
-    skill = next(one for one in desk.satchel().list_skills() if one.id == "odd")
-    done = desk.links().link(skill, agent_named(CLAUDE))
-    assert os.path.dirname(done.path) == str(desk.project / ".claude/skills")
+def test_a_name_never_leads_out_of_the_agents_folder(bench, name):
+    bench.skill("skills/odd", name=name)
+    skill = next(one for one in bench.satchel().list_skills() if one.id == "odd")
+    done = bench.links().link(skill, agent_named(CLAUDE))
+    assert os.path.dirname(done.path) == str(bench.project / ".claude/skills")
     with pytest.raises(InvalidInput):
-        desk.unlink("../code-review", CLAUDE)
+        bench.unlink("../code-review", CLAUDE)
 
 
-def test_a_skill_outside_the_project_is_not_linked_into_it(desk):
+def test_a_skill_outside_the_project_is_not_linked_into_it(bench):
     """The link would lead nowhere on the next machine."""
-    desk.skill(".config/agents/skills/mine", base=desk.home)
+    bench.skill(".config/agents/skills/mine", base=bench.home)
     with pytest.raises(Refused, match="outside the project"):
-        desk.link("mine", CLAUDE)
-    assert desk.link("mine", CLAUDE, user=True).action == "made"
+        bench.link("mine", CLAUDE)
+    assert bench.link("mine", CLAUDE, user=True).action == "made"
 
 
-def test_what_is_not_offered_reaches_no_other_agent(desk):
-    satchel = desk.satchel(trust="ask")
+def test_what_is_not_offered_reaches_no_other_agent(bench):
+    satchel = bench.satchel(trust="ask")
     (skill,) = satchel.library.snapshot().find("code-review")
     with pytest.raises(Refused, match="not offered"):
         Links(satchel.settings).link(skill, agent_named(CLAUDE))
-    assert not (desk.project / ".claude").exists()
+    assert not (bench.project / ".claude").exists()
 
 
-def test_a_folder_that_leads_out_of_the_project_is_not_written_to(desk, tmp_path):
+def test_a_folder_that_leads_out_of_the_project_is_not_written_to(bench, tmp_path):
     (tmp_path / "outside").mkdir()
-    (desk.project / ".claude").symlink_to(tmp_path / "outside")
+    (bench.project / ".claude").symlink_to(tmp_path / "outside")
     with pytest.raises(AccessDenied):
-        desk.link("code-review", CLAUDE)
+        bench.link("code-review", CLAUDE)
     assert os.listdir(tmp_path / "outside") == []
 
 
 # --- what is there already ----------------------------------------------------------------
 
 
-def test_what_is_not_a_link_to_the_skill_is_neither_replaced_nor_removed(desk):
-    other = desk.skill("elsewhere/code-review")
-    place = desk.project / ".claude/skills"
+def test_what_is_not_a_link_to_the_skill_is_neither_replaced_nor_removed(bench):
+    other = bench.skill("elsewhere/code-review")
+    place = bench.project / ".claude/skills"
     place.mkdir(parents=True)
     target = place / "code-review"
-    source = desk.project / ".agents/skills/code-review"
+    source = bench.project / ".agents/skills/code-review"
     for make, look in (
         (lambda: target.symlink_to(other), lambda: os.readlink(target) == str(other)),
         (lambda: target.write_text("mine"), lambda: target.read_text() == "mine"),
@@ -176,80 +176,80 @@ def test_what_is_not_a_link_to_the_skill_is_neither_replaced_nor_removed(desk):
     ):
         make()
         with pytest.raises(Conflict, match="not a link to the skill"):
-            desk.link("code-review", CLAUDE)
+            bench.link("code-review", CLAUDE)
         with pytest.raises(Conflict, match="not a link to the skill"):
-            desk.unlink("code-review", CLAUDE, source=source)
+            bench.unlink("code-review", CLAUDE, source=source)
         assert look()
         if not target.is_dir() or target.is_symlink():
             target.unlink()
 
 
-def test_a_link_that_leads_nowhere_is_replaced_or_removed(desk):
-    place = desk.project / ".claude/skills"
+def test_a_link_that_leads_nowhere_is_replaced_or_removed(bench):
+    place = bench.project / ".claude/skills"
     place.mkdir(parents=True)
     (place / "code-review").symlink_to("../../gone")
-    assert desk.link("code-review", CLAUDE).action == "made"
+    assert bench.link("code-review", CLAUDE).action == "made"
     assert (place / "code-review/SKILL.md").is_file()
     (place / "old").symlink_to("../../gone")
-    assert desk.unlink("old", CLAUDE).action == "removed"
+    assert bench.unlink("old", CLAUDE).action == "removed"
 
 
-def test_what_was_linked_can_be_removed(desk):
-    desk.link("code-review", CLAUDE)
-    source = desk.project / ".agents/skills/code-review"
-    assert desk.unlink("code-review", CLAUDE, source=source).action == "removed"
-    assert os.listdir(desk.project / ".claude/skills") == []
+def test_what_was_linked_can_be_removed(bench):
+    bench.link("code-review", CLAUDE)
+    source = bench.project / ".agents/skills/code-review"
+    assert bench.unlink("code-review", CLAUDE, source=source).action == "removed"
+    assert os.listdir(bench.project / ".claude/skills") == []
     assert (source / "SKILL.md").is_file()
     with pytest.raises(NotFound):
-        desk.unlink("code-review", CLAUDE)
+        bench.unlink("code-review", CLAUDE)
 
 
-def test_the_skill_itself_is_never_removed(desk):
-    source = desk.project / ".agents/skills/code-review"
+def test_the_skill_itself_is_never_removed(bench):
+    source = bench.project / ".agents/skills/code-review"
     with pytest.raises(Conflict):
-        desk.unlink("code-review", "codex", source=source)
+        bench.unlink("code-review", "codex", source=source)
     assert (source / "SKILL.md").is_file()
 
 
 # --- who sees what ------------------------------------------------------------------------
 
 
-def test_a_shared_folder_is_seen_by_all_who_look_there(desk):
+def test_a_shared_folder_is_seen_by_all_who_look_there(bench):
     for agent in all_agents():
         shared = ".agents/skills" in agent.project
-        assert desk.view("code-review", agent.id) == ("sees" if shared else "absent"), agent.id
-    sight = desk.sight("code-review", "codex")
+        assert bench.view("code-review", agent.id) == ("sees" if shared else "absent"), agent.id
+    sight = bench.sight("code-review", "codex")
     assert (sight.place, sight.kind) == (".agents/skills", "itself")
 
 
-def test_a_link_is_seen_where_links_are_followed(desk):
-    desk.skill("skills/release-notes")
-    desk.link("release-notes", CLAUDE)
-    assert desk.sight("release-notes", CLAUDE).kind == "link"
-    assert desk.view("release-notes", CLAUDE) == "sees"
-    copilot = desk.sight("release-notes", "copilot")  # it looks into .claude/skills too
+def test_a_link_is_seen_where_links_are_followed(bench):
+    bench.skill("skills/release-notes")
+    bench.link("release-notes", CLAUDE)
+    assert bench.sight("release-notes", CLAUDE).kind == "link"
+    assert bench.view("release-notes", CLAUDE) == "sees"
+    copilot = bench.sight("release-notes", "copilot")  # reads .claude/skills too
     assert copilot.view == "perhaps"
     assert "link" in copilot.why
 
 
-def test_reasons_not_to_be_seen(desk):
-    desk.skill(".agents/skills/wordy", description="x" * 1600)
-    desk.skill(".agents/skills/folder-name", name="another-name")
-    desk.skill(".agents/skills/team/deep")
-    assert desk.view("wordy", "codex") == "hidden"
-    assert "1,024" in desk.sight("wordy", "codex").why
-    assert desk.view("wordy", "gemini-cli") == "sees"
-    desk.link("wordy", CLAUDE)
-    assert desk.view("wordy", CLAUDE) == "sees"
-    assert "cut after 1,536" in desk.sight("wordy", CLAUDE).why
-    assert desk.view("another-name", "opencode") == "hidden"
-    assert "another-name" in desk.sight("another-name", "opencode").why
-    assert desk.view("another-name", "codex") == "sees"
-    assert desk.view("deep", "codex") == "sees"
-    assert desk.view("deep", "gemini-cli") == "hidden"
+def test_reasons_not_to_be_seen(bench):
+    bench.skill(".agents/skills/wordy", description="x" * 1600)
+    bench.skill(".agents/skills/folder-name", name="another-name")
+    bench.skill(".agents/skills/team/deep")
+    assert bench.view("wordy", "codex") == "hidden"
+    assert "1,024" in bench.sight("wordy", "codex").why
+    assert bench.view("wordy", "gemini-cli") == "sees"
+    bench.link("wordy", CLAUDE)
+    assert bench.view("wordy", CLAUDE) == "sees"
+    assert "cut after 1,536" in bench.sight("wordy", CLAUDE).why
+    assert bench.view("another-name", "opencode") == "hidden"
+    assert "another-name" in bench.sight("another-name", "opencode").why
+    assert bench.view("another-name", "codex") == "sees"
+    assert bench.view("deep", "codex") == "sees"
+    assert bench.view("deep", "gemini-cli") == "hidden"
 
 
-def test_what_only_agents_have_is_listed_too(desk):
-    desk.skill(".gemini/skills/theirs", base=desk.home)
-    seen = skills_of(agent_named("gemini-cli"), str(desk.project), str(desk.home))
+def test_what_only_agents_have_is_listed_too(bench):
+    bench.skill(".gemini/skills/theirs", base=bench.home)
+    seen = skills_of(agent_named("gemini-cli"), str(bench.project), str(bench.home))
     assert (seen["theirs"].view, seen["theirs"].place) == ("sees", "~/.gemini/skills")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from satchel.errors import Unsafe
-from satchel.skill.tree import LIMITS, MemoryTree, seal
+from satchel.skill.file_tree import LIMITS, MemoryTree, seal
 from satchel.store.archive import BOUNDS, open_archive
 from satchel.store.export import write_archive
 from satchel.store.sources import subtree
@@ -206,7 +206,7 @@ def test_a_flipped_bit_is_a_refusal_or_nothing_at_all(tmp_path, bases, x):
 
 
 def test_names_that_unix_writes_without_the_flag_are_read(tmp_path):
-    """`zip -r` on Linux and macOS writes UTF-8 and does not say so."""
+    """`zip -r` on Linux and macOS writes UTF-8 without the flag."""
     path = tmp_path / "unmarked.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("技能/SKILL.md", "x")

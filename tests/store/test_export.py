@@ -7,7 +7,7 @@ import os
 import pytest
 
 from satchel.errors import Unsafe
-from satchel.skill.tree import FolderTree, MemoryTree
+from satchel.skill.file_tree import FolderTree, MemoryTree
 from satchel.store.export import write_archive
 from store.trees import good_tree, write_folder
 

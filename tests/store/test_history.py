@@ -15,19 +15,9 @@ from chaos import works
 from satchel.errors import NotFound, Refused
 from satchel.library.lockfile import read_lock
 from satchel.store.history import history, undo
-from satchel.store.journal import KEPT
-from satchel.store.transaction import commit, present
+from satchel.store.retention import MAX_UNDO_COUNT
+from satchel.store.transaction import PendingChange, commit
 from sizes import sized
-
-
-@pytest.fixture
-def project(tmp_path):
-    return str(tmp_path)
-
-
-@pytest.fixture
-def scope(project):
-    return works.scope_of(project)
 
 
 def states(scope) -> list[tuple[int, str, str]]:
@@ -40,23 +30,21 @@ def test_edits_made_since_are_kept_and_said(project, scope):
     path = os.path.join(scope.target("alpha"), "SKILL.md")
     with open(path, "a") as stream:
         stream.write("mine\n")
-    mine = present(scope, "alpha")
+    mine = works.present(scope, "alpha")
     done = undo(scope)
     assert done.notes == ("`alpha` had been edited since: that is kept in the history",)
     assert (done.op, done.summary, done.ids) == ("update", "alpha", ("alpha",))
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     undo(scope, redo=True)
-    assert present(scope, "alpha") == mine
+    assert works.present(scope, "alpha") == mine
 
 
 def test_other_skills_keep_their_lines_in_the_lock(project, scope):
     works.transactions(project, "update", "alpha", 1)
     works.transactions(project, "update", "beta", 1)
     before = read_lock(scope.lock)
-    commit(
-        scope, None, [], op="lock", summary="",
-        relock=lambda lock: {**lock, "beta": lock["beta"]._replace(licence="0BSD")},
-    )  # fmt: skip
+    beta = before["beta"]._replace(licence="0BSD")
+    commit(scope, PendingChange("lock", "", [], lambda lock: {**lock, "beta": beta}))
     undo(scope)
     assert read_lock(scope.lock) == before
     undo(scope)
@@ -64,18 +52,20 @@ def test_other_skills_keep_their_lines_in_the_lock(project, scope):
 
 
 def test_the_newest_twenty_can_be_undone(project, scope):
-    count = KEPT + 5
+    count = MAX_UNDO_COUNT + 5
     for version in range(1, count + 1):
         works.transactions(project, "update", "alpha", version)
-    assert [entry.number for entry in history(scope)] == list(range(count, count - KEPT, -1))
-    for version in range(count - 1, count - KEPT - 1, -1):
+    assert [entry.number for entry in history(scope)] == list(
+        range(count, count - MAX_UNDO_COUNT, -1)
+    )
+    for version in range(count - 1, count - MAX_UNDO_COUNT - 1, -1):
         undo(scope)
-        assert present(scope, "alpha") == works.digest_of("alpha", version)
+        assert works.present(scope, "alpha") == works.digest_of("alpha", version)
     with pytest.raises(NotFound):
         undo(scope)
-    for version in range(count - KEPT + 1, count + 1):
+    for version in range(count - MAX_UNDO_COUNT + 1, count + 1):
         undo(scope, redo=True)
-        assert present(scope, "alpha") == works.digest_of("alpha", version)
+        assert works.present(scope, "alpha") == works.digest_of("alpha", version)
 
 
 def test_a_damaged_entry_is_shown_and_stops_an_undo_beyond_it(project, scope):
@@ -86,10 +76,10 @@ def test_a_damaged_entry_is_shown_and_stops_an_undo_beyond_it(project, scope):
     assert states(scope)[0] == (3, "", "damaged")
     with pytest.raises(Refused, match="damaged"):
         undo(scope)
-    assert present(scope, "alpha") == works.digest_of("alpha", 3)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 3)
     works.transactions(project, "update", "alpha", 4)
     undo(scope)
-    assert present(scope, "alpha") == works.digest_of("alpha", 3)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 3)
 
 
 def test_an_old_folder_that_somebody_deleted_cannot_come_back(project, scope):
@@ -98,7 +88,7 @@ def test_an_old_folder_that_somebody_deleted_cannot_come_back(project, scope):
     shutil.rmtree(scope.part("history", "2", "old", "alpha"))
     with pytest.raises(Refused, match="not in the history any more"):
         undo(scope)
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
 
 
 class Past(RuleBasedStateMachine):
@@ -161,7 +151,7 @@ class Past(RuleBasedStateMachine):
         lock = read_lock(self.scope.lock)
         for skill in ("alpha", "beta", "gamma"):
             expected = works.digest_of(skill, self.now.get(skill, 0))
-            assert present(self.scope, skill) == expected
+            assert works.present(self.scope, skill) == expected
             assert (lock[skill].tree if skill in lock else "") == expected
         entries = history(self.scope)
         assert sum(entry.state == "done" for entry in entries) == len(self.done)

@@ -1,4 +1,4 @@
-"""After a crash the next command finishes what was decided, and deletes nobody's work."""
+"""Recovery finishes a journalled change after a crash, and deletes no other content."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from chaos import works
 from satchel import _fs
 from satchel.errors import Conflict, Refused
 from satchel.library.lockfile import read_lock
-from satchel.store import transaction
+from satchel.store import recovery, transaction
 from satchel.store.history import history, undo
-from satchel.store.journal import Record, render
-from satchel.store.stage import Stage
-from satchel.store.transaction import Change, present, recover
+from satchel.store.journal import SkillChange, TransactionRecord, render_record
+from satchel.store.recovery import recover
+from satchel.store.staging import StagingFolder
 
 
 class Crash(BaseException):
@@ -25,11 +25,6 @@ class Crash(BaseException):
 
 def stop(*_given, **_named):
     raise Crash
-
-
-@pytest.fixture
-def project(tmp_path):
-    return str(tmp_path)
 
 
 @pytest.fixture
@@ -44,7 +39,7 @@ def crash(project, scope, monkeypatch):
 
     def run(where: str, op: str = "update", skill: str = "alpha", version: int = 2) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(Stage, "close", Stage.leave)
+            patch.setattr(StagingFolder, "close", StagingFolder.detach)
             patch.setattr(transaction, where, stop)
             with pytest.raises(Crash):
                 works.transactions(project, op, skill, version)
@@ -55,10 +50,10 @@ def crash(project, scope, monkeypatch):
 def edit(scope, skill: str, text: str) -> str:
     with open(os.path.join(scope.target(skill), "SKILL.md"), "a") as stream:
         stream.write(text)
-    return present(scope, skill)
+    return works.present(scope, skill)
 
 
-@pytest.mark.parametrize("where", ["_put", "exchange", "sync_places", "write_lock"])
+@pytest.mark.parametrize("where", ["_execute_change", "exchange", "sync_places", "write_lockfile"])
 @pytest.mark.parametrize("swap", [True, False])
 def test_every_stop_after_the_journal_is_finished(project, scope, crash, monkeypatch, where, swap):
     if not swap:
@@ -67,52 +62,52 @@ def test_every_stop_after_the_journal_is_finished(project, scope, crash, monkeyp
     (repair,) = recover(scope)
     assert repair.text == "The update of `alpha` was interrupted; it was finished"
     assert (repair.op, repair.ids) == ("update", ("alpha",))
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
     assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 2)
     assert os.listdir(scope.part("stage")) == []
     assert recover(scope) == []
     undo(scope)
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 1)
 
 
 def test_a_stop_before_the_journal_leaves_the_old_state(scope, crash):
-    crash("carry_out")
+    crash("commit_locked")
     (repair,) = recover(scope)
     assert "left behind" in repair.text
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     assert len(history(scope)) == 1
 
 
 def test_a_recovery_that_is_interrupted_is_done_again(scope, crash, monkeypatch):
-    crash("_put")
-    for step in ("place", "sync_places", "write_lock", "archive"):
+    crash("_execute_change")
+    for step in ("swap_in", "sync_places", "write_lockfile", "archive_journal"):
         with monkeypatch.context() as patch:
-            patch.setattr(transaction, step, stop)
+            patch.setattr(recovery, step, stop)
             with pytest.raises(Crash):
                 recover(scope)
     (repair,) = recover(scope)
     assert repair.text.endswith("it was finished")
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
 
 
 def test_edits_made_between_crash_and_recovery_go_to_the_history(scope, crash):
-    crash("_put")
+    crash("_execute_change")
     mine = edit(scope, "alpha", "mine\n")
     (repair,) = recover(scope)
     assert "had been edited meanwhile" in repair.text
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
     undo(scope)
-    assert present(scope, "alpha") == mine
+    assert works.present(scope, "alpha") == mine
 
 
 def test_a_journal_whose_stage_is_gone_changes_nothing(scope, crash):
-    crash("_put")
+    crash("_execute_change")
     for name in os.listdir(scope.part("stage")):
         shutil.rmtree(scope.part("stage", name))
     (repair,) = recover(scope)
     assert "the old state holds" in repair.text
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 1)
 
 
@@ -122,7 +117,7 @@ def test_a_damaged_journal_is_set_aside(project, scope, damage):
         stream.write(damage)
     (repair,) = recover(scope)
     assert "set aside" in repair.text
-    assert present(scope, "alpha") == works.digest_of("alpha", 1)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     assert os.path.exists(scope.part("journal-damaged.json"))
     works.transactions(project, "update", "alpha", 2)
 
@@ -142,9 +137,9 @@ def test_a_journal_that_came_with_a_project_reaches_nothing_outside(project, sco
     precious = os.path.join(project, "precious")
     os.mkdir(precious)
     after = works.digest_of("alpha", 1) if staged else ""
-    record = Record(9, "import", "", "", (Change(name, staged, "", after),))
+    record = TransactionRecord(9, "import", "", "", (SkillChange(name, staged, "", after),))
     with open(scope.part("journal.json"), "wb") as stream:
-        stream.write(render(record))
+        stream.write(render_record(record))
     (repair,) = recover(scope)
     assert "set aside" in repair.text
     assert os.path.isdir(precious)
@@ -156,22 +151,22 @@ def test_a_journal_through_a_link_reaches_nothing_outside(project, scope, link):
     os.makedirs(os.path.join(outside, "new/alpha"))
     os.makedirs(os.path.dirname(scope.part(link)), exist_ok=True)
     os.symlink(outside, scope.part(link))
-    change = Change("alpha", "stage/1/new/alpha", "", works.digest_of("alpha", 1))
+    change = SkillChange("alpha", "stage/1/new/alpha", "", works.digest_of("alpha", 1))
     with open(scope.part("journal.json"), "wb") as stream:
-        stream.write(render(Record(9, "import", "", "", (change,))))
+        stream.write(render_record(TransactionRecord(9, "import", "", "", (change,))))
     (repair, *_) = recover(scope)
     assert "set aside" in repair.text
     assert os.listdir(outside) == ["new"]
 
 
 def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, crash, monkeypatch):
-    crash("_put")
+    crash("_execute_change")
 
     def refuse(*_given):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), scope.folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transaction, "place", refuse)
+        patch.setattr(recovery, "swap_in", refuse)
         with pytest.raises(Refused, match="cannot be finished") as caught:
             recover(scope)
     assert scope.folder in caught.value.message
@@ -179,16 +174,16 @@ def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, cra
 
 
 def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypatch):
-    bench.store.carry_out(bench.store.plan_import(str(bench.folder())))
+    bench.store.apply(bench.store.plan_import(str(bench.folder())))
     with monkeypatch.context() as patch:
-        patch.setattr(transaction, "write_lock", stop)
+        patch.setattr(transaction, "write_lockfile", stop)
         with bench.store.plan_remove(["greet"]) as plan, pytest.raises(Crash):
-            bench.store.carry_out(plan)
+            bench.store.apply(plan)
     (problem,) = [one for one in bench.satchel.problems() if one.code == "change-interrupted"]
     assert problem.message == "A command that changed `greet` was interrupted and is not finished"
     with bench.store.plan_install() as plan:  # it would bring back what was removed
         assert plan.steps == ()
-        receipt = bench.store.carry_out(plan)
+        receipt = bench.store.apply(plan)
     assert receipt.repaired == ("The remove of `greet` was interrupted; it was finished",)
     assert not bench.skills.joinpath("greet").exists()
     assert [one.code for one in bench.satchel.problems()] == []
@@ -196,13 +191,13 @@ def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypa
 
 @pytest.mark.parametrize("way", ["install", "update"])
 def test_a_plan_does_not_bring_back_what_was_removed_after_it(bench, way):
-    bench.store.carry_out(bench.store.plan_import(str(bench.folder())))
+    bench.store.apply(bench.store.plan_import(str(bench.folder())))
     shutil.rmtree(bench.skills / "greet")
     store = bench.store
     with store.plan_install() if way == "install" else store.plan_update() as plan:
         assert [step.kind for step in plan.steps] == ["add"]
-        bench.store.carry_out(bench.store.plan_remove(["greet"]))
+        bench.store.apply(bench.store.plan_remove(["greet"]))
         with pytest.raises(Conflict, match="changed meanwhile"):
-            store.carry_out(plan)
+            store.apply(plan)
     assert not bench.skills.joinpath("greet").exists()
     assert read_lock(str(bench.lockfile)) == {}

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from satchel.errors import Unsafe
-from satchel.skill.tree import Limits, MemoryTree, read_whole, seal
+from satchel.skill.file_tree import MemoryTree, TreeLimits, read_whole, seal
 from satchel.store.sources import find_skills, subtree
-from satchel.store.sources.words import LocalTree
+from satchel.store.sources.parse import LocalTree
 from store.trees import SKILL
 
 
@@ -43,9 +43,9 @@ def test_a_skill_at_the_top_takes_all_and_a_given_name():
 def test_the_limits_of_a_skill():
     tree = MemoryTree({"SKILL.md": SKILL, "a/b/c": b"xx"})
     for limits, rule in (
-        (Limits(files=1), "too-many-files"),
-        (Limits(size=5), "too-large"),
-        (Limits(depth=1), "path-too-deep"),
+        (TreeLimits(files=1), "too-many-files"),
+        (TreeLimits(size=5), "too-large"),
+        (TreeLimits(depth=1), "path-too-deep"),
     ):
         with pytest.raises(Unsafe) as caught:
             subtree(tree, "", limits)

@@ -14,7 +14,7 @@ import pytest
 
 from http_answers import answering, reply
 from satchel.errors import NotFound, Refused, Unsafe
-from satchel.skill.tree import read_whole, seal
+from satchel.skill.file_tree import read_whole, seal
 from satchel.store.sources import find_skills, source_of, subtree
 from satchel.store.sources.base import parse_address
 from satchel.store.sources.git import GitSource, environment
@@ -119,7 +119,7 @@ def test_nobody_is_asked_for_a_password(monkeypatch):
 
 @pytest.fixture
 def private(repository):
-    """A server that gives a repository to those who say the password, slowly."""
+    """A slow server with a repository behind a password."""
     seen: list[str] = []
 
     def respond(handler) -> None:

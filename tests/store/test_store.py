@@ -11,7 +11,7 @@ import stat
 import pytest
 
 from satchel.errors import Blocked, Changed, Conflict
-from satchel.skill.tree import FolderTree, seal
+from satchel.skill.file_tree import FolderTree, seal
 from satchel.testing import make_skill
 
 # --- add ------------------------------------------------------------------------------------
@@ -27,9 +27,7 @@ from satchel.testing import make_skill
     ],
 )
 def test_add_cleans_the_id_and_writes_a_valid_skill(bench, given, skill_id):
-    store = bench.store
-    with store.plan_add(given, "Writes notes: short ones. Use when asked.") as plan:
-        store.carry_out(plan)
+    bench.do("add", given, "Writes notes: short ones. Use when asked.")
     (skill,) = bench.satchel.list_skills()
     assert (skill.id, skill.name) == (skill_id, skill_id)
     assert skill.description == "Writes notes: short ones. Use when asked."
@@ -37,22 +35,10 @@ def test_add_cleans_the_id_and_writes_a_valid_skill(bench, given, skill_id):
     assert "Base directory" in bench.loads(skill_id)
 
 
-def test_a_change_is_listed_without_a_refresh(bench):
-    satchel = bench.satchel
-    assert satchel.list_skills() == []
-    store = satchel.store()
-    with store.plan_add("notes") as plan:
-        store.carry_out(plan)
-    assert [skill.name for skill in satchel.list_skills()] == ["notes"]
-    store.undo()
-    assert satchel.list_skills() == []
-
-
 @pytest.mark.req("B6")
 def test_what_was_added_may_be_edited_without_asking_again(bench):
     store = bench.store
-    with store.plan_add("notes", "Writes notes. Use when asked.") as plan:
-        store.carry_out(plan)
+    bench.do("add", "notes", "Writes notes. Use when asked.")
     with (bench.skills / "notes/SKILL.md").open("a") as file:
         file.write("One more line.\n")
     assert "One more line." in bench.loads("notes")
@@ -96,7 +82,7 @@ def test_one_bad_skill_does_not_hide_the_others(bench):
     store = bench.store
     with store.plan_import(str(bench.zip("good", "bad")), everything=True) as plan:
         assert {step.id: step.kind for step in plan.steps} == {"good": "add", "bad": "refused"}
-        store.carry_out(plan)
+        store.apply(plan)
     assert os.listdir(bench.skills) == ["good"]
 
 
@@ -122,7 +108,7 @@ def test_overwriting_is_a_step_of_its_own_that_shows_what_changes(bench):
         assert step.difference.secrets == ("GREET_KEY",)
         # Nothing happened yet.
         assert "Say hello." in bench.loads("greet")
-        store.carry_out(plan)
+        store.apply(plan)
     assert "Say good day." in bench.loads("greet")
 
 
@@ -132,10 +118,10 @@ def test_what_the_scan_blocks_needs_a_reason_which_is_kept(bench):
     with store.plan_import(str(folder)) as plan:
         assert [step.id for step in plan.blocked] == ["greet"]
         with pytest.raises(Blocked):
-            store.carry_out(plan)
+            store.apply(plan)
     assert not bench.skills.exists() or not os.listdir(bench.skills)
     with store.plan_import(str(folder)) as plan:
-        store.carry_out(plan, accept_risk="our own installer")
+        store.apply(plan, accept_risk="our own installer")
     scan = bench.store.lock()["greet"].scan
     assert scan.verdict == "blocked"
     assert scan.accepted.endswith(": our own installer")
@@ -147,18 +133,6 @@ def test_a_plan_that_nobody_carries_out_leaves_nothing(bench):
     assert not bench.skills.exists()
     assert not bench.lockfile.exists()
     assert os.listdir(bench.project / ".agents/.satchel/stage") == []
-
-
-def test_what_changed_since_the_plan_was_made_is_not_overwritten(bench):
-    folder = bench.folder("greet")
-    bench.bring(folder)
-    (folder / "new.md").write_text("new\n")
-    store = bench.store
-    with store.plan_import(str(folder)) as plan:
-        (bench.skills / "greet/mine.md").write_text("mine\n")
-        with pytest.raises(Conflict):
-            store.carry_out(plan)
-    assert (bench.skills / "greet/mine.md").read_text() == "mine\n"
 
 
 def test_no_password_reaches_the_lockfile(bench):
@@ -175,9 +149,7 @@ def test_no_password_reaches_the_lockfile(bench):
 def test_remove_takes_a_skill_and_undo_brings_it_back(bench):
     bench.bring(bench.folder("greet"))
     before = bench.lockfile.read_bytes()
-    store = bench.store
-    with store.plan_remove(["greet"]) as plan:
-        store.carry_out(plan)
+    bench.do("remove", ["greet"])
     assert bench.satchel.list_skills() == []
     assert not bench.store.lock()
     bench.store.undo()
@@ -188,25 +160,12 @@ def test_remove_takes_a_skill_and_undo_brings_it_back(bench):
     assert bench.loads("greet") == "PERMISSION_DENIED"
 
 
-def test_a_stranger_does_not_inherit_the_trust_of_a_removed_skill(bench):
-    store = bench.store
-    with store.plan_add("notes") as plan:
-        store.carry_out(plan)
-    with store.plan_remove(["notes"]) as plan:
-        store.carry_out(plan)
-    make_skill(bench.skills, "notes", "A stranger's.")
-    assert bench.loads("notes") == "PERMISSION_DENIED"
-
-
 def test_a_new_name_and_an_undo_trust_nothing(bench):
     make_skill(bench.skills, "came-along", "A stranger's.")
     assert bench.loads("came-along") == "PERMISSION_DENIED"
-    store = bench.store
-    with store.plan_rename("came-along", "other") as plan:
-        store.carry_out(plan)
+    bench.do("rename", "came-along", "other")
     assert bench.loads("other") == "PERMISSION_DENIED"
-    with bench.store.plan_remove(["other"]) as plan:
-        bench.store.carry_out(plan)
+    bench.do("remove", ["other"])
     bench.store.undo()
     assert bench.loads("other") == "PERMISSION_DENIED"
 
@@ -214,16 +173,12 @@ def test_a_new_name_and_an_undo_trust_nothing(bench):
 def test_rename_changes_folder_and_name_and_survives_an_update(bench):
     folder = bench.folder("greet", "First.\n\nMiddle.\n\nLast.\n")
     bench.bring(folder)
-    store = bench.store
-    with store.plan_rename("greet", "welcome") as plan:
-        store.carry_out(plan)
+    bench.do("rename", "greet", "welcome")
     assert os.listdir(bench.skills) == ["welcome"]
     assert "Last." in bench.loads("welcome")
     path = folder / "SKILL.md"
     path.write_text(path.read_text().replace("Last.", "The end."))
-    store = bench.store
-    with store.plan_update() as plan:
-        store.carry_out(plan)
+    bench.do("update")
     assert "The end." in bench.loads("welcome")
 
 
@@ -239,12 +194,12 @@ def test_an_update_keeps_the_users_edits(bench):
     bench.bring(folder)
     edit(bench.skills / "greet/SKILL.md", "First.", "My first.")
     edit(folder / "SKILL.md", "Last.", "Their last.")
-    bench.lock("greet")
+    bench.do("lock", ["greet"])
     store = bench.store
     with store.plan_update(["greet"]) as plan:
         (step,) = plan.changes
         assert step.difference.kept == ("SKILL.md",)
-        store.carry_out(plan)
+        store.apply(plan)
     text = bench.loads("greet")
     assert "My first." in text
     assert "Their last." in text
@@ -253,8 +208,7 @@ def test_an_update_keeps_the_users_edits(bench):
     # And once more: the base moved on.
     edit(folder / "SKILL.md", "Middle.", "Their middle.")
     store = bench.store
-    with store.plan_update() as plan:
-        store.carry_out(plan)
+    bench.do("update")
     text = bench.loads("greet")
     assert all(part in text for part in ("My first.", "Their middle.", "Their last."))
 
@@ -269,7 +223,7 @@ def test_unlocked_edits_are_merged_and_stay_unlocked(bench):
         store = bench.store
         with store.plan_update() as plan:
             assert plan.steps[0].difference.kept == ("SKILL.md",)
-            store.carry_out(plan)
+            store.apply(plan)
         text = (bench.skills / "greet/SKILL.md").read_text()
         assert "My first." in text
         assert new in text
@@ -283,9 +237,7 @@ def test_an_update_of_a_skill_that_nobody_trusted_does_not_trust_it(bench):
     os.remove(bench.base / "home/state/trust.json")
     assert bench.loads("greet") == "PERMISSION_DENIED"
     edit(folder / "SKILL.md", "Last.", "Their last.")
-    store = bench.store
-    with store.plan_update() as plan:
-        store.carry_out(plan)
+    bench.do("update")
     assert bench.loads("greet") == "PERMISSION_DENIED"
 
 
@@ -294,15 +246,14 @@ def test_edits_that_collide_are_refused_and_not_lost(bench):
     bench.bring(folder)
     edit(bench.skills / "greet/SKILL.md", "First.", "Mine.")
     edit(folder / "SKILL.md", "First.", "Theirs.")
-    bench.lock("greet")
+    bench.do("lock", ["greet"])
     store = bench.store
     with store.plan_update() as plan:
         (step,) = plan.steps
         assert isinstance(step.error, Conflict)
         assert "SKILL.md" in step.error.message
     assert "Mine." in (bench.skills / "greet/SKILL.md").read_text()
-    with store.plan_update(discard_edits=True) as plan:
-        store.carry_out(plan)
+    bench.do("update", discard_edits=True)
     assert "Theirs." in bench.loads("greet")
     bench.store.undo()
     assert "Mine." in (bench.skills / "greet/SKILL.md").read_text()
@@ -326,7 +277,7 @@ def test_install_frozen_reproduces_the_lock_on_another_machine(bench, tmp_path):
 
     store = Satchel.for_project(other).store()
     with store.plan_install(frozen=True) as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     assert (other / ".agents/satchel.lock").read_bytes() == lock
     entry = store.lock()["greet"]
     assert seal(FolderTree(str(other / ".agents/skills/greet"))).digest == entry.tree
@@ -343,14 +294,14 @@ def test_install_refuses_a_source_that_changed(bench):
     store = bench.store
     with store.plan_remove(["greet"]) as plan:
         lock = bench.lockfile.read_bytes()
-        store.carry_out(plan)
+        store.apply(plan)
     bench.lockfile.write_bytes(lock)
     edit(folder / "SKILL.md", "Say hello", "Say something else")
     with bench.store.plan_install(frozen=True) as plan:
         (step,) = plan.steps
         assert isinstance(step.error, Changed)
         with pytest.raises(Changed):
-            bench.store.insist(plan)
+            bench.store.require_complete(plan)
 
 
 def test_verify_names_every_file_that_differs(bench):
@@ -378,7 +329,7 @@ def test_a_damaged_lockfile_is_rebuilt_from_its_sound_entries(bench):
 
     with pytest.raises(LockBroken):
         bench.store.lock()
-    # What the file does not say any more, the history does.
+    # The history has the entry that the file lost.
     assert bench.store.rebuild_lock(dry_run=True) == (["greet", "other"], [])
     shutil.rmtree(bench.skills.parent / ".satchel/history/2")
     assert bench.store.rebuild_lock() == (["greet"], ["other"])
@@ -402,11 +353,11 @@ def test_the_next_request_knows_what_was_imported_and_removed(bench):
     assert "greet" not in str(tools.definitions("anthropic", catalogue=True))
     store = satchel.store()
     with store.plan_import(str(bench.folder("greet"))) as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     assert "greet" in str(tools.definitions("anthropic", catalogue=True))
     assert "greet" in satchel.catalogue().text
     with store.plan_remove(["greet"]) as plan:
-        store.carry_out(plan)
+        store.apply(plan)
     assert "greet" not in str(tools.definitions("anthropic"))
 
 
@@ -420,8 +371,7 @@ def edited(text: bytes, old: bytes, new: bytes) -> dict[str, bytes]:
 
 def test_an_edit_of_ones_own_skill_keeps_its_trust_and_can_be_undone(bench):
     store = bench.store
-    with store.plan_add("notes", "Writes notes. Use when asked.", "First.") as plan:
-        store.carry_out(plan)
+    bench.do("add", "notes", "Writes notes. Use when asked.", "First.")
     path = bench.skills / "notes/SKILL.md"
     before = path.read_bytes()
     store = bench.store
@@ -429,7 +379,7 @@ def test_an_edit_of_ones_own_skill_keeps_its_trust_and_can_be_undone(bench):
         assert [(step.kind, step.difference.changed) for step in plan.steps] == [
             ("replace", ("SKILL.md",))
         ]
-        store.carry_out(plan)
+        store.apply(plan)
     assert "Second." in bench.loads("notes")
     path.write_bytes(path.read_bytes() + b"By hand.\n")
     assert "By hand." in bench.loads("notes")  # it is still the author's own
@@ -444,9 +394,7 @@ def test_an_edit_of_a_locked_skill_shows_as_edited_and_is_loaded(bench):
     bench.bring(bench.folder("greet"))
     lock = bench.lockfile.read_bytes()
     text = (bench.skills / "greet/SKILL.md").read_bytes()
-    store = bench.store
-    with store.plan_edit("greet", edited(text, b"Say hello.", b"Say good day.")) as plan:
-        store.carry_out(plan)
+    bench.do("edit", "greet", edited(text, b"Say hello.", b"Say good day."))
     assert bench.lockfile.read_bytes() == lock
     (found,) = bench.store.verify(["greet"])
     assert (found.state, found.changed) == ("modified", ("SKILL.md",))
@@ -456,7 +404,5 @@ def test_an_edit_of_a_locked_skill_shows_as_edited_and_is_loaded(bench):
 def test_an_edit_trusts_nothing(bench):
     make_skill(bench.skills, "came-along", "A stranger's.", body="One.")
     text = (bench.skills / "came-along/SKILL.md").read_bytes()
-    store = bench.store
-    with store.plan_edit("came-along", edited(text, b"One.", b"Two.")) as plan:
-        store.carry_out(plan)
+    bench.do("edit", "came-along", edited(text, b"One.", b"Two."))
     assert bench.loads("came-along") == "PERMISSION_DENIED"

@@ -23,7 +23,7 @@ def take(satchel: Satchel, source, **given):
         for step in plan.steps:
             if step.error is not None:
                 raise step.error
-        satchel.store().carry_out(plan)
+        satchel.store().apply(plan)
         return plan.steps
 
 
@@ -45,7 +45,7 @@ def test_a_modified_one_is_offered_and_comes_back(satchel, tmp_path):
     assert tools(locked) == []
     assert locked.tools().call("excel_run").error.code == "PERMISSION_DENIED"
     with satchel.store().plan_install(frozen=True) as plan:
-        satchel.store().carry_out(plan)
+        satchel.store().apply(plan)
     assert tools(locked) == ["excel_run"]
 
 
@@ -62,7 +62,7 @@ def test_an_update_shows_what_it_newly_wants(satchel, tmp_path):
         changed = {key: (before, after) for key, before, after in step.difference.fields}
         assert changed["files"] == ("read", "write")
         assert "powers" in step.difference.to_dict()
-        satchel.store().carry_out(plan)
+        satchel.store().apply(plan)
     assert tools(satchel) == ["excel_run"]
 
 

@@ -21,24 +21,16 @@ from satchel.errors import (
     SkillBroken,
     Unsafe,
 )
-from satchel.library.lockfile import pending, read_lock
-from satchel.skill.tree import FolderTree, MemoryTree, seal
+from satchel.library.lockfile import pending_changes, read_lock
+from satchel.skill.file_tree import FolderTree, MemoryTree, seal
 from satchel.store import transaction
 from satchel.store.history import Undone, history
-from satchel.store.journal import UNSEALED
-from satchel.store.stage import stage
+from satchel.store.journal import SkillChange
+from satchel.store.recovery import locked_scope, recover
+from satchel.store.staging import StagingFolder
 from satchel.store.store import Receipt
-from satchel.store.transaction import Change, commit, present, recover, writing
-
-
-@pytest.fixture
-def project(tmp_path):
-    return str(tmp_path)
-
-
-@pytest.fixture
-def scope(project):
-    return works.scope_of(project)
+from satchel.store.transaction import PendingChange, commit
+from satchel.store.trees import NO_DIGEST
 
 
 @pytest.fixture(params=["exchange", "two renames"])
@@ -68,7 +60,7 @@ def shot(folder: str) -> dict[str, object]:
 def test_add_update_remove(way, project, scope):
     for op, version in (("add", 1), ("update", 2), ("update", 3), ("remove", 0)):
         works.transactions(project, op, "alpha", version)
-        assert present(scope, "alpha") == works.digest_of("alpha", version)
+        assert works.present(scope, "alpha") == works.digest_of("alpha", version)
         lock = read_lock(scope.lock)
         assert (lock["alpha"].tree if lock else "") == works.digest_of("alpha", version)
     assert [entry.op for entry in history(scope)] == ["remove", "update", "update", "add"]
@@ -99,12 +91,14 @@ def test_the_place_is_never_empty_while_a_skill_is_replaced(project, scope):
 def test_several_skills_change_together(way, project, scope):
     works.transactions(project, "add", "old", 1)
     works.transactions(project, "add", "gone", 1)
-    with stage(scope) as here:
-        changes = [Change("gone", "", present(scope, "gone"), "")]
+    with StagingFolder(scope) as here:
+        changes = [SkillChange("gone", "", works.present(scope, "gone"), "")]
         for skill in ("old", "new"):
             found = here.write_tree(skill, works.tree_of(skill, 7))
-            changes.append(Change(skill, here.folder(skill), present(scope, skill), found.digest))
-        receipt = commit(scope, here, changes, relock=same, op="import", summary="three")
+            changes.append(
+                SkillChange(skill, here.folder(skill), works.present(scope, skill), found.digest)
+            )
+        receipt = commit(scope, PendingChange("import", "three", changes, same), here)
     assert sorted(os.listdir(scope.folder)) == ["new", "old"]
     assert history(scope)[0].number == receipt.number
     assert history(scope)[0].ids == ("gone", "new", "old")
@@ -112,12 +106,12 @@ def test_several_skills_change_together(way, project, scope):
 
 def test_a_skill_that_changed_meanwhile_is_a_conflict(project, scope):
     works.transactions(project, "add", "alpha", 1)
-    seen = present(scope, "alpha")
+    seen = works.present(scope, "alpha")
     with open(os.path.join(scope.target("alpha"), "SKILL.md"), "a") as stream:
         stream.write("mine\n")
     before = shot(scope.root)
     with pytest.raises(Conflict, match="alpha"):
-        commit(scope, None, [Change("alpha", "", seen, "")], relock=same, op="remove", summary="")
+        commit(scope, PendingChange("remove", "", [SkillChange("alpha", "", seen, "")], same))
     assert shot(scope.root) == before
 
 
@@ -128,15 +122,9 @@ def test_what_fails_in_the_callers_part_changes_nothing(project, scope):
     def relock(_lock):
         raise SkillBroken("no")
 
+    change = SkillChange("alpha", "", works.present(scope, "alpha"), "")
     with pytest.raises(SkillBroken):
-        commit(
-            scope,
-            None,
-            [Change("alpha", "", present(scope, "alpha"), "")],
-            relock=relock,
-            op="remove",
-            summary="",
-        )
+        commit(scope, PendingChange("remove", "", [change], relock))
     assert shot(scope.root) == before
     assert recover(scope) == []
 
@@ -156,13 +144,13 @@ def test_whatever_is_in_the_place_goes_to_the_history(way, project, scope, tmp_p
             os.mkfifo(f"{target}/pipe")
         else:
             os.symlink("/etc/hostname", f"{target}/out")
-    expected = f"link:{tmp_path}" if kind == "link" else UNSEALED
-    assert present(scope, "alpha") == expected
+    expected = f"link:{tmp_path}" if kind == "link" else NO_DIGEST
+    assert works.present(scope, "alpha") == expected
     works.transactions(project, "import", "alpha", 2)
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
     assert os.path.lexists(scope.part("history", "2", "old", "alpha"))
     works.transactions(project, "undo", "alpha", 0)
-    assert present(scope, "alpha") == expected
+    assert works.present(scope, "alpha") == expected
 
 
 def test_readers_learn_what_is_under_way(project, scope, monkeypatch):
@@ -171,15 +159,15 @@ def test_readers_learn_what_is_under_way(project, scope, monkeypatch):
     original = transaction.sync_places
 
     def look(*given):
-        seen.append(pending(scope.root))
+        seen.append(pending_changes(scope.root))
         original(*given)
 
     monkeypatch.setattr(transaction, "sync_places", look)
-    assert pending(scope.root) == {}
+    assert pending_changes(scope.root) == {}
     works.transactions(project, "update", "alpha", 2)
     works.transactions(project, "remove", "alpha", 0)
     assert seen == [{"alpha": works.digest_of("alpha", 2)}, {"alpha": ""}]
-    assert pending(scope.root) == {}
+    assert pending_changes(scope.root) == {}
 
 
 def test_waiting_for_another_writer_ends(project, scope):
@@ -196,7 +184,7 @@ def test_waiting_for_another_writer_ends(project, scope):
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        with pytest.raises(Refused, match="lock") as caught, writing(scope, timeout=0.1):
+        with pytest.raises(Refused, match="lock") as caught, locked_scope(scope, timeout=0.1):
             pass
         assert scope.part("lock") in caught.value.message
         assert caught.value.hint
@@ -218,12 +206,11 @@ def test_when_even_putting_back_fails_that_is_said(project, scope, monkeypatch):
     assert scope.folder in caught.value.message
     assert os.path.exists(scope.part("journal.json"))
     works.transactions(project, "add", "beta", 1)
-    assert present(scope, "alpha") == works.digest_of("alpha", 2)
+    assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
 
 
 def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypatch):
-    with bench.store.plan_add("fresh", "Does it. Use when asked.") as plan:
-        bench.store.carry_out(plan)
+    bench.do("add", "fresh", "Does it. Use when asked.")
     folder = bench.skills / "fresh"
     file = folder / "SKILL.md"
     sync = transaction.sync_folder
@@ -239,7 +226,7 @@ def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypa
         store.plan_edit("fresh", {"SKILL.md": file.read_bytes() + b"More.\n"}) as plan,
         pytest.raises(Incomplete, match="the disk did not confirm it") as caught,
     ):
-        store.carry_out(plan)
+        store.apply(plan)
     assert "satchel verify" in caught.value.hint
     made = caught.value.receipt
     assert isinstance(made, Receipt)
@@ -259,7 +246,7 @@ def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypa
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a//b", "./a", "a\0b", ""])
 def test_paths_that_lead_out_are_not_written(scope, path):
-    with stage(scope) as here:
+    with StagingFolder(scope) as here:
         with pytest.raises(Unsafe):
             here.write_tree("alpha", MemoryTree({path: b"x"}))
         assert os.listdir(os.path.join(here.path, "new")) == []
@@ -270,13 +257,13 @@ def test_links_inside_a_skill_are_kept_and_others_are_not(scope, tmp_path):
     source.mkdir()
     (source / "SKILL.md").write_text("x")
     (source / "also.md").symlink_to("SKILL.md")
-    with stage(scope) as here:
+    with StagingFolder(scope) as here:
         found = here.write_tree("alpha", FolderTree(str(source)))
         assert found == seal(FolderTree(str(source)))
         assert os.readlink(os.path.join(here.folder("alpha"), "also.md")) == "SKILL.md"
 
         class Liar(MemoryTree):
-            """Says that a file is a link."""
+            """Lists a file as a link."""
 
             def __init__(self) -> None:
                 super().__init__({"SKILL.md": b"x", "out": b"/etc/hostname"})
@@ -298,7 +285,7 @@ def test_too_large_a_skill_stops_while_it_is_written(scope):
             while True:
                 yield bytes(1 << 20)
 
-    with stage(scope) as here, pytest.raises(SkillBroken, match="larger"):
+    with StagingFolder(scope) as here, pytest.raises(SkillBroken, match="larger"):
         here.write_tree("alpha", Endless({"SKILL.md": b"x"}))
 
 
@@ -307,7 +294,10 @@ def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
     outside.mkdir()
     (outside / "SKILL.md").write_text("x")
     digest = seal(FolderTree(str(outside))).digest
-    for change in (Change("alpha", str(outside), "", digest), Change("../alpha", "", "", "")):
+    for change in (
+        SkillChange("alpha", str(outside), "", digest),
+        SkillChange("../alpha", "", "", ""),
+    ):
         with pytest.raises((InvalidInput, Refused)):
-            commit(scope, None, [change], relock=same, op="import", summary="")
+            commit(scope, PendingChange("import", "", [change], same))
     assert (outside / "SKILL.md").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from satchel.skill.tree import MemoryTree
+from satchel.skill.file_tree import MemoryTree
 
 SKILL = b"---\nname: good\ndescription: Helps.\n---\n\nDo it.\n"
 CONTENT = {

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from satchel import Satchel
-from satchel.library import Filter, Library, TrustBook, default_locations
+from satchel.library import Filter, Library, TrustStore, default_locations
 from satchel.settings import load_settings
 from satchel.testing import make_skill, make_tool_skill
 from satchel.trace import Trace
-from talking import session_over
+from talking import session_over, talks
+
+__all__ = ["talks"]  # a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from satchel.envelope import Envelope
     from satchel.library import Location
-    from satchel.tools.session import Session
+    from satchel.session.session import Session
 
 
 class Desk(NamedTuple):
@@ -62,7 +64,7 @@ class Desk(NamedTuple):
 
 @pytest.fixture
 def make_desk(tmp_path: Path) -> Callable[..., Desk]:
-    """Makes a project whose skills are trusted unless told otherwise."""
+    """Makes a project whose skills are trusted by default."""
 
     def make(
         *, env: dict[str, str] | None = None, more: tuple[Location, ...] = (), **given: Any
@@ -75,7 +77,7 @@ def make_desk(tmp_path: Path) -> Callable[..., Desk]:
         trace = Trace()
         wanted = Filter(settings.include, settings.exclude, settings.tags)
         places = [*default_locations(settings), *more]
-        library = Library(places, wanted=wanted, trust=TrustBook(None), trace=trace)
+        library = Library(places, wanted=wanted, trust=TrustStore(None), trace=trace)
         return Desk(str(project), session_over(library, settings), library, trace)
 
     return make
@@ -85,44 +87,6 @@ def make_desk(tmp_path: Path) -> Callable[..., Desk]:
 def desk(make_desk: Callable[..., Desk]) -> Desk:
     """A project without skills yet."""
     return make_desk()
-
-
-class Talks(NamedTuple):
-    """A project for tests of conversations."""
-
-    project: Path
-
-    @property
-    def place(self) -> Path:
-        """Where its skills lie."""
-        return self.project / ".agents" / "skills"
-
-    def add(self, name: str, description: str = "", **fields: Any) -> str:
-        """Write a skill, newer than whatever was there."""
-        import time
-
-        path = make_skill(self.place, name, description, **fields)
-        later = time.time_ns() + 1_000_000_000
-        os.utime(path, ns=(later, later))
-        return path
-
-    def satchel(self, **settings: Any) -> Satchel:
-        """All skills of it."""
-        given = {"trust": "all", "builtin": False, "packaged": False, **settings}
-        return Satchel.for_project(self.project, **given)
-
-    def begin(self, *, approve: Any = None, ask: Any = (), **settings: Any) -> Session:
-        """A conversation with them."""
-        return self.satchel(**settings).session(approve=approve, ask=ask)
-
-
-@pytest.fixture
-def talks(tmp_path: Path) -> Talks:
-    """A project with two skills, `code-review` and `write-docs`."""
-    made = Talks(tmp_path / "project")
-    make_skill(made.place, "code-review", "Reviews code for faults.", body="Look at each line.\n")
-    make_skill(made.place, "write-docs", "Writes documentation.", body="Write plainly.\n")
-    return made
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What providers are told of the tools."""
+"""Tool definitions for each provider."""
 
 from __future__ import annotations
 
@@ -53,14 +53,6 @@ def test_each_provider_gets_its_own_form(desk, provider):
         assert set(found[0]["toolSpec"]["inputSchema"]) == {"json"}
     if provider == "mcp":
         assert all(item["annotations"]["readOnlyHint"] for item in found)
-
-
-def test_geminis_own_types_take_the_form(desk):
-    types = pytest.importorskip("google.genai.types")
-    desk.skill("demo")
-    found = desk.tools.definitions("gemini")
-    tool = types.Tool.model_validate({"functionDeclarations": found})
-    assert tool.function_declarations[0].parameters_json_schema["type"] == "object"
 
 
 def test_an_unknown_provider_is_refused(desk):
@@ -126,3 +118,11 @@ def test_definitions_are_the_same_bytes_in_any_process(desk, root):
         for seed, lang in (("1", "C.UTF-8"), ("2", "zh_CN.UTF-8"))
     }
     assert outputs == {json.dumps(desk.tools.definitions(catalogue=True)) + "\n"}
+
+
+def test_geminis_own_types_take_the_form(desk):
+    types = pytest.importorskip("google.genai.types")
+    desk.skill("demo")
+    found = desk.tools.definitions("gemini")
+    tool = types.Tool.model_validate({"functionDeclarations": found})
+    assert tool.function_declarations[0].parameters_json_schema["type"] == "object"

@@ -1,4 +1,4 @@
-"""Packaged skills: found in installed packages, switched, said, and never a reason to fail."""
+"""Packaged skills: discovery, switches, start-up lines, calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from satchel.settings import load_settings
 from satchel.tools.packaged import (
     GROUP,
+    clear_entry_points,
     find_packaged,
-    forget,
     packaged_problems,
     packaged_tools,
     startup_lines,
@@ -75,14 +75,14 @@ def site(tmp_path, monkeypatch):
             module = MODULE.format(name=name, tool=tool or f"{name}_do", needs=repr(tuple(needs)))
         (folder / f"{package}_pkg.py").write_text(module, encoding="utf-8")
         importlib.invalidate_caches()
-        forget()
+        clear_entry_points()
 
     install("satchel", "# none", module="")
     yield install
     for name in set(sys.modules) - loaded:
         if name.endswith("_pkg"):
             del sys.modules[name]
-    forget()
+    clear_entry_points()
 
 
 def states() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""ReadFile: what may be read, what not, and how much at once."""
+"""ReadFile: allowed and denied paths, and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets: declared ones reach the program, others do not, and none is ever said."""
+"""Secrets: lookup and redaction."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_file_goes_before_the_environment(bench):
     bench.skill(program=SAY, more="secrets: [API_KEY, OTHER_KEY]\n")
     put(bench, "# mine\nexport API_KEY='from the file'\nOTHER_KEY=\"also here\"\nBROKEN\n")
     bench.tools.call("demo_run")
-    assert bench.engine.requests[-1].powers.secrets == (
+    assert bench.engine.requests[-1].permissions.secrets == (
         ("API_KEY", "from the file"), ("OTHER_KEY", "also here"),
     )  # fmt: skip
 

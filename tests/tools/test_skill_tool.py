@@ -1,15 +1,22 @@
-"""Skill: what it hands over, what it refuses, and how fresh it is."""
+"""Skill: content, refusals, and freshness."""
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import time
 
 import pytest
 
-from satchel.tools.skill_tool import MAX_CONTENT, MAX_DEPTH
+from satchel.library.fingerprint import list_stamps
+from satchel.tools.skill_tool import (
+    MAX_CONTENT_CHARS,
+    MAX_SKILL_NESTING,
+    folder_from_survey,
+    list_folder,
+)
 from talking import plain
 
 
@@ -121,7 +128,7 @@ def test_a_skill_that_is_far_too_long_is_cut_and_says_where_to_go_on(desk):
     reply = desk.load("long")
     assert reply.status == "partial"
     assert reply.data["truncated"] is True
-    assert len(reply.data["content"]) < MAX_CONTENT + 300
+    assert len(reply.data["content"]) < MAX_CONTENT_CHARS + 300
     path = f"{desk.project}/skills/long/SKILL.md"
     where = reply.text.rpartition("offset ")[2].partition(" ")[0]
     assert f"path `{path}`" in reply.text
@@ -252,7 +259,7 @@ def test_a_cycle_is_refused_with_its_chain(desk):
 
 @pytest.mark.req("A16")
 def test_a_chain_that_is_too_long_is_refused(desk):
-    names = [f"s{number}" for number in range(MAX_DEPTH + 1)]
+    names = [f"s{number}" for number in range(MAX_SKILL_NESTING + 1)]
     for name in names:
         desk.skill(name)
     tools = desk.tools
@@ -272,7 +279,7 @@ def edit(desk):
 
 
 def edit_in_place(desk):
-    """The same size, and the time set back: only the inode's own time tells."""
+    """The same size, and the time set back: only ctime differs."""
     path = f"{desk.project}/skills/one/SKILL.md"
     info = os.stat(path)
     with open(path, "r+b") as file:
@@ -336,7 +343,7 @@ def test_added_removed_and_renamed_skills_are_seen_by_the_next_call_or_not(make_
     desk.skill("after")
     assert desk.load("before").status == old
     assert desk.load("after").status == new
-    desk.library.refresh()  # a look is a look, whoever asked for it
+    desk.library.refresh()
     statuses = [desk.load(name).status for name in ("comes", "goes", "before", "after", "stays")]
     assert statuses == ["success", "error", "error", "success", "success"]
 
@@ -353,3 +360,39 @@ def test_what_was_never_loaded_says_when_it_changed_since_the_last_look(make_des
     assert "has changed since the last look" in reply.text
     desk.library.refresh()
     assert desk.load("one").status == "success"
+
+
+# --- the listing of a folder: from a survey and by a walk ---------------------------------
+
+NAMES = ["a", "b", "a-b", "a.b", "B", "é", "scripts", "references", "a b", "\x01", "z"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_ways_list_the_same(tmp_path, seed):
+    dice = random.Random(seed)
+    base = tmp_path / "skill"
+    base.mkdir()
+    (base / "SKILL.md").write_text("x")
+    for _ in range(dice.randrange(1, 80)):
+        folder = base.joinpath(*dice.choices(NAMES, k=dice.randrange(4)))
+        if any(part.is_file() for part in (folder, *folder.parents)):
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / (dice.choice(NAMES) + dice.choice(["", ".md", ".py"]))
+        if not path.exists():
+            path.write_bytes(b"x" * dice.randrange(9))
+    known = folder_from_survey(list_stamps(str(base)), "SKILL.md")
+    assert known == list_folder(str(base), "SKILL.md")
+
+
+@pytest.mark.parametrize(
+    "path", ["inner/skill.md", "node_modules/x/index.js", "link.md", "a/b/c/d/e/f/g/h/x"]
+)
+def test_what_is_not_simple_is_walked(tmp_path, path):
+    (tmp_path / "SKILL.md").write_text("x")
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    if path == "link.md":
+        os.symlink("SKILL.md", tmp_path / path)
+    else:
+        (tmp_path / path).write_text("")
+    assert folder_from_survey(list_stamps(str(tmp_path)), "SKILL.md") is None

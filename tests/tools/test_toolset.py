@@ -1,4 +1,4 @@
-"""The toolset: one shape for every answer, and nothing is ever raised."""
+"""Toolset: one envelope for every call, and no exception."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from satchel.settings import load_settings
-from satchel.tools import Toolset
+from satchel.tools import Tool, Toolset
 
 CODES = {
     "NOT_FOUND", "ACCESS_DENIED", "PERMISSION_DENIED", "INVALID_PARAM", "TIMEOUT", "INTERNAL_ERROR",
@@ -143,13 +143,11 @@ def test_things_that_are_not_json_do_not_make_it_raise(full):
     check_shape(full.tools.call("Skill", {3: "x"}))
 
 
-class Failing:
+class Failing(Tool):
     """A tool with a fault."""
 
     name = "Failing"
     description = "Fails."
-    about_skills = False
-    aliases: dict[str, str] = {}  # noqa: RUF012
     parameters = {"type": "object", "properties": {}, "additionalProperties": False}  # noqa: RUF012
 
     def run(self, call):

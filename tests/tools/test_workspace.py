@@ -1,4 +1,4 @@
-"""Files for tools: never outside the project, never too large, whole or not at all."""
+"""Workspace: limited to the project and to a size, with atomic writes."""
 
 from __future__ import annotations
 

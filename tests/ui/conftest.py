@@ -1,4 +1,4 @@
-"""A server of a project of its own, and somebody who came in."""
+"""A server with a project of its own, and a signed-in client."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from typing import NamedTuple
 import pytest
 from starlette.testclient import TestClient
 
-from satchel.facade import Satchel
+from satchel.satchel import Satchel
 from satchel.testing import make_skill
-from satchel.ui.access import Access
-from satchel.ui.app import make_app
+from satchel.ui.auth import UiAccess
+from satchel.ui.server import make_app
 
 ORIGIN = "http://127.0.0.1"
-_marks: dict[tuple[tuple[str, str], ...], str] = {}
-"""Cookies of a session -> its mark."""
+_csrf_tokens: dict[tuple[tuple[str, str], ...], str] = {}
+"""Cookies of a session -> its CSRF token."""
 
 
 class Visit(NamedTuple):
-    """Somebody who came in, with their browser."""
+    """A signed-in client and its server."""
 
     client: TestClient
     satchel: Satchel
-    access: Access
+    access: UiAccess
 
     def get(self, address: str, **more):
         return self.client.get(address, **more)
 
     def post(self, address: str, **more):
-        """As a form of our own page sends it."""
+        """Post as a form of our own page does."""
         headers = {"X-Satchel-CSRF": self.csrf, "Origin": ORIGIN, **more.pop("headers", {})}
         return self.client.post(address, headers=headers, **more)
 
     def upload(self, files: dict[str, str], name: str = "skills.zip"):
-        """As the form sends an archive of these files."""
+        """Upload an archive of these files."""
         body = io.BytesIO()
         with zipfile.ZipFile(body, "w") as archive:
             for path, text in files.items():
@@ -46,21 +46,21 @@ class Visit(NamedTuple):
         return self.post("/skills/import/zip", files={"file": (name, body.getvalue())})
 
     def part(self, address: str, **more):
-        """As htmx asks."""
+        """Get as htmx does."""
         return self.client.get(address, headers={"HX-Request": "true"}, **more)
 
     @property
     def csrf(self) -> str:
-        """The mark of this session, as a page shows it; a page is drawn once for it."""
+        """The CSRF token of this session, read from a page once."""
         session = tuple(self.client.cookies.items())
-        if not session or session not in _marks:
+        if not session or session not in _csrf_tokens:
             found = re.search(r'name="csrf" content="([^"]+)"', self.client.get("/nowhere").text)
             assert found is not None
-            _marks[session] = found[1]
-        return _marks[session]
+            _csrf_tokens[session] = found[1]
+        return _csrf_tokens[session]
 
 
-def _settle(home, monkeypatch):
+def _make_project(home, monkeypatch):
     folder = home / "project"
     folder.mkdir()
     monkeypatch.setenv("SATCHEL_HOME", str(home / "home"))
@@ -72,13 +72,13 @@ def _settle(home, monkeypatch):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """An empty project, and a home of its own."""
-    return _settle(tmp_path, monkeypatch)
+    """An empty project with a home of its own."""
+    return _make_project(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def skill(project):
-    """Writes a skill of the user's own."""
+    """Write a skill of the user."""
 
     def write(
         name: str, description: str = "Does things. Use when asked.", body: str = "Do.", **more
@@ -92,7 +92,7 @@ def skill(project):
 
 @pytest.fixture
 def spooled(tmp_path, monkeypatch):
-    """The folder where uploads are kept meanwhile."""
+    """The folder of uploads."""
     folder = tmp_path / "spooled"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -109,7 +109,7 @@ def satchel(project):
 
 @contextmanager
 def _serving(folder, access, **settings):
-    """A server for a project, and somebody who came in by its link if it has one."""
+    """A server for a project, and a client that is signed in by its link if it has one."""
     satchel = Satchel.for_project(folder, **settings)
     app = make_app(satchel, access)
     with TestClient(app, base_url=ORIGIN, follow_redirects=False) as client:
@@ -126,29 +126,29 @@ def enter(project):
     with ExitStack() as stack:
 
         def enter(access=None, **settings):
-            return stack.enter_context(_serving(project, access or Access(), **settings))
+            return stack.enter_context(_serving(project, access or UiAccess(), **settings))
 
         yield enter
 
 
 @pytest.fixture
 def visit(enter):
-    """A server for `project`, and a session in it. Skills may be written before and after."""
+    """A server for `project`, and a signed-in client. Skills may be written before and after."""
     return enter(trust="all", builtin=True)
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """One server for the tests of a module that leave it as it is."""
+    """One server for the tests of a module that do not change it."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        folder = _settle(tmp_path_factory.mktemp("shared"), monkeypatch)
-        with _serving(folder, Access(), trust="all", builtin=True) as made:
+        folder = _make_project(tmp_path_factory.mktemp("shared"), monkeypatch)
+        with _serving(folder, UiAccess(), trust="all", builtin=True) as made:
             yield made
 
 
 @pytest.fixture
 def guest(shared):
-    """Somebody who came in there, anew for each test."""
+    """A client of the shared server, signed in for each test."""
     shared.client.cookies.clear()
     assert shared.get(f"/enter?token={shared.access.new_link()}").status_code == 303
     return shared

@@ -1,4 +1,4 @@
-"""What the model is told: the slider, the lists, the text, and the block beside a request."""
+"""The Catalogue page: slider, lists, text, and the shortlist of a request."""
 
 from __future__ import annotations
 

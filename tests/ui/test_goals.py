@@ -1,4 +1,4 @@
-"""Goals in the browser: their list, the board of one, its steps, and what a person may do."""
+"""Goals in the browser: list, board, steps, and actions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from satchel.goals.engines.factory import Background, local_folder
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import Background, local_folder
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
 
 EVIL = '<script>alert("x")</script>'
@@ -28,7 +28,7 @@ FORM = {
 
 
 class Scripted:
-    """Gives what the prompt says: `fail` fails, `hold` waits, `table` is JSON."""
+    """A runner scripted by its prompt: `fail` fails, `hold` waits, `table` is JSON."""
 
     def __init__(self) -> None:
         self.free = threading.Event()
@@ -45,7 +45,7 @@ class Scripted:
 
 
 class Elsewhere:
-    """Another process, as far as the server can tell: an engine in a thread of its own."""
+    """An engine in a thread, which replaces another process."""
 
     def __init__(self, settings) -> None:
         self.runner = Scripted()
@@ -65,7 +65,7 @@ class Elsewhere:
         return self.do(self.engine.wait(name)) if wait else None
 
     def go_on(self, settings, goal_id, options, *, project):
-        """What the server starts a process for."""
+        """Replaces the process that the server starts."""
         self.options.append(list(options))
         self.do(self.engine.resume(goal_id))
         return Background(cast("Any", Alive()), "", 0)
@@ -79,10 +79,10 @@ class Elsewhere:
 
 
 class Alive(NamedTuple):
-    """A process that goes on."""
+    """A running process."""
 
     def poll(self) -> None:
-        """It has not ended."""
+        pass
 
 
 @pytest.fixture(autouse=True)
@@ -93,13 +93,13 @@ def model(monkeypatch):
 @pytest.fixture
 def elsewhere(visit):
     made = Elsewhere(visit.satchel.settings)
-    house_of(visit).goals.start = made.go_on
+    app_of(visit).goals.start = made.go_on
     yield made
     made.close()
 
 
-def house_of(visit):
-    return visit.client.app.house
+def app_of(visit):
+    return visit.client.app.state
 
 
 def state(visit, name: str) -> str:
@@ -123,12 +123,6 @@ ASKING = (
 
 
 # --- the list -----------------------------------------------------------------------------
-
-
-def test_a_project_without_goals_is_told_how_to_begin_one(visit):
-    text = visit.get("/goals").text
-    assert "There are no goals here yet" in text
-    assert "satchel goal run" in text
 
 
 def test_the_list_has_the_latest_first_and_can_be_filtered(visit, elsewhere):
@@ -194,7 +188,7 @@ def test_a_step_shows_what_it_was_told_and_what_it_gave(visit, elsewhere, skill)
     assert "second did it" in visit.get("/goals/week?step=second").text
 
 
-# --- what a person may do -----------------------------------------------------------------
+# --- actions ------------------------------------------------------------------------------
 
 
 @pytest.mark.req("C6")
@@ -289,11 +283,11 @@ def test_without_a_model_nothing_is_said_to_the_goal(project, monkeypatch, reque
     assert state(visit, "week") == "asking"
 
 
-# --- who does the steps -------------------------------------------------------------------
+# --- processes ----------------------------------------------------------------------------
 
 
 def test_a_process_of_its_own_goes_on_with_a_local_goal(project, monkeypatch, request):
-    """The real one: `satchel goal resume`."""
+    """The real process: `satchel goal resume`."""
     monkeypatch.delenv("SATCHEL_MODEL")  # no step needs one
     visit = request.getfixturevalue("visit")
 
@@ -308,7 +302,7 @@ def test_a_process_of_its_own_goes_on_with_a_local_goal(project, monkeypatch, re
     while state(visit, "week") != "done":
         assert time.monotonic() < end, visit.part("/goals/week/board").text
         time.sleep(0.05)
-    while house_of(visit).goals.is_on("week"):  # else whoever comes next is told of it
+    while app_of(visit).goals.is_running("week"):  # else it would still run in the next test
         time.sleep(0.05)
 
 
@@ -319,7 +313,7 @@ def test_a_process_that_cannot_go_on_says_why(visit, elsewhere, tmp_path):
 
     log = tmp_path / "log"
     log.write_text(f"earlier\nerror: The key is missing {EVIL}\n", "utf-8")
-    house_of(visit).goals.start = lambda *_, **__: Background(
+    app_of(visit).goals.start = lambda *_, **__: Background(
         cast("Any", Dead()), str(log), len("earlier\n")
     )
     elsewhere.run("week", *ASKING)
@@ -327,6 +321,3 @@ def test_a_process_that_cannot_go_on_says_why(visit, elsewhere, tmp_path):
     text = visit.part("/goals/week/board").text
     assert "error: The key is missing &lt;script&gt;" in text
     assert "earlier" not in text
-
-
-# --- live ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Hostile paths: nothing outside a skill's folder is ever shown, whatever an address says."""
+"""Hostile paths: nothing outside a skill's folder is shown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ESCAPES = {
 
 
 @pytest.fixture(scope="module")
-def house(shared):
+def hostile_server(shared):
     import socket
 
     project = Path(shared.satchel.settings.project)
@@ -77,13 +77,13 @@ def house(shared):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind("socket")
     os.chdir(here)
-    shared.satchel.library.doubt()
+    shared.satchel.library.invalidate()
     shared.satchel.refresh()
     return shared
 
 
 @pytest.fixture
-def visit(house, guest):
+def visit(hostile_server, guest):
     return guest
 
 
@@ -132,11 +132,11 @@ def test_a_skill_that_is_a_link_out_of_the_project_is_not_edited_elsewhere(visit
     link = Path(visit.satchel.settings.project) / ".agents" / "skills" / "linked"
     link.symlink_to(outside)
     before = (outside / "SKILL.md").read_text()
-    visit.satchel.library.doubt()
+    visit.satchel.library.invalidate()
     visit.satchel.refresh()
     text = before.replace("Elsewhere", "Changed")
     visit.post("/skill/edit?ref=linked", data={"text": text, "was": "", "digest": ""})
     assert (outside / "SKILL.md").read_text() == before
     link.unlink()
-    visit.satchel.library.doubt()
+    visit.satchel.library.invalidate()
     visit.satchel.refresh()

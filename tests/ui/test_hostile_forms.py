@@ -1,7 +1,7 @@
-"""Hostile forms: what a form says stays text, also where it is believed and something is done.
+"""Hostile forms: submitted text is escaped, also when the form succeeds.
 
-Each form names a real skill, goal or plan. The status says that its own code was reached: one that
-a check in front of it stops would prove nothing.
+Each form names a real skill, goal or plan. The status shows that its own code was reached, not only
+a check in front of it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from satchel.goals.engines.factory import Background, local_folder
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import Background, local_folder
 from satchel.goals.model import Done, Goal, Plan, Retry, Step
 from ui_dom import EVIL, check
 
@@ -22,7 +22,7 @@ SKILL = "---\nname: mine\ndescription: Does <x-evil> things. Use when asked.\n--
 
 
 class Nobody:
-    """Does every step, and no process."""
+    """A process that is not running."""
 
     async def run(self, work):
         return Done(EVIL)
@@ -47,20 +47,20 @@ def goal(visit):
             await engine.wait("week")
 
     asyncio.run(begin())
-    visit.client.app.house.goals.start = lambda *_, **__: Background(cast("Any", Nobody()), "", 0)
+    visit.client.app.state.goals.start = lambda *_, **__: Background(cast("Any", Nobody()), "", 0)
     return visit
 
 
 @pytest.fixture
 def plan(visit):
-    """The address of a plan that waits."""
+    """The URL of a pending plan."""
     answer = visit.upload({"mine/SKILL.md": SKILL + EVIL}, "<x-evil>.zip")
     assert answer.status_code == 303, answer.text[:300]
     return answer.headers["location"]
 
 
 def sent(visit, status: int, address: str, params: Any = None, **data: str):
-    """Send a form as a page does, and look at what comes back and where it leads."""
+    """Send a form as a page does, and check the response and its redirect."""
     answer = visit.post(address, params=params or {}, data=data)
     assert answer.status_code == status, (address, answer.status_code, answer.text[-600:])
     where = answer.headers.get("location", "/skills")

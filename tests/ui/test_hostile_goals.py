@@ -1,4 +1,4 @@
-"""Hostile goals: what a plan says and what a step gave stays text, whoever reads it."""
+"""Hostile goals: text of plans and outputs is escaped."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from satchel.goals.engines.factory import local_folder
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.engines.opening import local_folder
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
 from ui_dom import EVIL, check
 
@@ -30,7 +30,7 @@ class Evil:
 
 
 @pytest.fixture(scope="module")
-def house(shared):
+def hostile_server(shared):
     words = EVIL.replace("{{7*7}}", "")  # a prompt is a template, of ours
     steps = [Step(key, prompt=f"{words} {key}", title=EVIL) for key in OUTPUTS]
     steps.append(Step("fails", prompt=words, title=EVIL))
@@ -51,7 +51,7 @@ def house(shared):
 
 
 @pytest.fixture
-def visit(house, guest):
+def visit(hostile_server, guest):
     return guest
 
 

@@ -1,4 +1,4 @@
-"""Hostile skills: whatever a skill, a file name, a problem or a request says, it stays text."""
+"""Hostile skills: text of skills, file names, problems and requests is escaped."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _fields(key: str, **more) -> dict:
 
 
 @pytest.fixture(scope="module")
-def house(shared):
+def hostile_server(shared):
     """A project in which every skill is hostile."""
     root = Path(shared.satchel.settings.project) / ".agents" / "skills"
     for key, more in FIELDS.items():
@@ -121,7 +121,7 @@ def house(shared):
     tool = {"name": "evil-tool", "description": EVIL, "runtime": EVIL, "tools": [one]}
     (root / "tool").mkdir()
     (root / "tool" / "skill.yaml").write_text(json.dumps(tool))
-    shared.satchel.library.doubt()
+    shared.satchel.library.invalidate()
     shared.satchel.refresh()
     shared.satchel.library.tools(refresh=True)
     shared.satchel.which(EVIL)
@@ -129,7 +129,7 @@ def house(shared):
 
 
 @pytest.fixture
-def visit(house, guest):
+def visit(hostile_server, guest):
     return guest
 
 
@@ -140,7 +140,7 @@ def _ref(visit, skill_id: str) -> str:
 
 
 def _look(visit, address: str, *, must: bool = False, **params: Any):
-    """A page, and the part of it that htmx asks for."""
+    """Load a page, and its fragment for htmx."""
     texts = []
     for headers in ({}, {"HX-Request": "true"}):
         answer = visit.get(address, params=params, headers=headers)
@@ -170,7 +170,7 @@ def test_the_name_of_a_file_stays_text(visit):
         ref = _ref(visit, f"file-{key}")
         _look(visit, "/skills/row", ref=ref)
         _look(visit, "/skill", ref=ref)
-        if key != "half":  # no address can say it
+        if key != "half":  # no URL can express it
             for path in (name, f"d{name}"[:200] + "/inner.svg"):
                 page, _ = _look(visit, "/skills/file", ref=ref, path=path)
                 assert "alert(1)" in page, key
@@ -219,7 +219,7 @@ def test_a_tool_skill_stays_text(visit):
 
 
 def test_what_happened_stays_text(visit):
-    """Requests and their answers are in the trace, and a skill's page tells them."""
+    """Requests and answers are in the trace, and a skill's page shows them."""
     visit.satchel.trace.record("failed", (EVIL,), what=EVIL, reason=EVIL)
     visit.satchel.trace.record("selected", ("body-html",), goal=EVIL)
     visit.satchel.trace.record("loaded", ("body-html",), goal=EVIL)

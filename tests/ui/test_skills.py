@@ -1,4 +1,4 @@
-"""The list of skills: rows, states, filters, search, what opens below a row, files."""
+"""The list of skills: rows, states, filters, search, details, files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from satchel.facade import Satchel
+from satchel.presentation.skills import list_skills
+from satchel.satchel import Satchel
 from satchel.testing import make_skill
-from satchel.ui.views.skills import list_skills
 
 
 def rows(text: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ def put(folder, files: dict[str, str]) -> None:
 
 
 def named(folder, name: str, description: str) -> None:
-    """A skill that is called otherwise than its folder."""
+    """A skill whose name differs from its folder."""
     put(folder, {"SKILL.md": f"---\nname: {name}\ndescription: {description}\n---\nDo.\n"})
 
 

@@ -1,4 +1,4 @@
-"""Uploads: archives and folders, whatever is in them and however they arrive."""
+"""Uploads of archives and folders, including malformed ones."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from satchel.ui import arrivals, bodies
+from satchel.ui import imports, middleware
 from ui_dom import EVIL, check
 
 SKILL = b"---\nname: greet\ndescription: Says hello. Use for greetings.\n---\nSay hello.\n"
 ONE = ("greet/SKILL.md", SKILL)
 DOABLE = "It can be undone afterwards."
-"""What a plan says that can be carried out."""
+"""Part of the page of a plan that can be applied."""
 
 
 pytestmark = pytest.mark.usefixtures("spooled")
@@ -57,7 +57,7 @@ def tarred(name: str = "", kind: bytes = tarfile.REGTYPE, link: str = "", mode: 
 
 
 def lying() -> bytes:
-    """The central directory says another size than the file has."""
+    """A zip whose central directory has a wrong size."""
     data = bytearray(packed(ONE, ("greet/a.txt", b"x" * 100)))
     struct.pack_into("<I", data, data.rindex(b"PK\x01\x02") + 24, 5)
     return bytes(data)
@@ -105,7 +105,7 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
     files = {
         "greet/SKILL.md": SKILL,
         "greet/scripts/run.sh": b"#!/bin/sh\necho hi\n",
-        "greet/large.txt": b"x" * (arrivals.SPOOL_BYTES + 1),
+        "greet/large.txt": b"x" * (imports.SPOOL_BYTES + 1),
         "greet/.DS_Store": b"x",
         "greet/.git/config": b"x",
     }
@@ -117,7 +117,7 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
     here = project / ".agents/skills/greet"
     assert sorted(os.listdir(here)) == ["SKILL.md", "large.txt", "scripts"]
     assert (here / "scripts/run.sh").stat().st_mode & stat.S_IXUSR
-    assert (here / "large.txt").stat().st_size == arrivals.SPOOL_BYTES + 1
+    assert (here / "large.txt").stat().st_size == imports.SPOOL_BYTES + 1
 
 
 ARCHIVES = {
@@ -158,7 +158,7 @@ def test_a_hostile_archive_is_refused_and_leaves_nothing(visit, project, tmp_pat
     for case, data in ARCHIVES.items():
         answer = send(visit, data, "<x-evil>.tar" if "tar" in case else "\"'><x-evil>.zip")
         assert answer.status_code in {303, 403, 404, 422}, case
-        if answer.status_code == 303:  # the archive as such is sound: its skill is what is refused
+        if answer.status_code == 303:  # the archive is valid, and its skill is refused
             plan = answer.headers["location"]
             answer = visit.get(plan)
             visit.post(f"{plan}/no")
@@ -225,7 +225,7 @@ def test_a_form_that_is_none_is_refused(visit, spooled):
 
 @pytest.mark.req("B8")
 def test_an_upload_beyond_the_limit_is_stopped_while_it_arrives(visit, monkeypatch, spooled):
-    monkeypatch.setattr(bodies, "UPLOAD", 1 << 20)
+    monkeypatch.setattr(middleware, "MAX_UPLOAD_BODY_BYTES", 1 << 20)
     answer = send(visit, bytes((1 << 20) + 1))
     assert answer.status_code == 413, "by the length it announces"
 

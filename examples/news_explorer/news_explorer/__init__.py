@@ -2,17 +2,17 @@
 
 Reading order:
 
-    explorer      the whole: skills, tools, sub-agents and limits put together
-    prompts       what the agent and its sub-agents are told
-    tools         what they may do
-    hacker_news   what is on Hacker News
-    pages         what a page says
-    fetching      how something is fetched: with patience, and never too much of it
-    seen          what was there last time
-    reports       where a report goes
-    finishing     how `finish_exploration` ends a run
+    explorer      builds the agent and runs it
+    prompts       instructions of the agent and its sub-agents
+    tools         the tools of the model
+    hacker_news   the client of the API
+    pages         web pages as text
+    fetcher       HTTP with retries and limits
+    seen          stories that were reported
+    reports       the Markdown reports
+    finishing     the end of a run
 
-What to look for in a story, how to write and what counts as news stands in `.skills/`.
+How to judge a story, how to write and what counts as news is in `.skills/`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The whole: skills, tools, sub-agents and limits become an agent, and the agent explores once."""
+"""Builds the agent from skills, tools, sub-agents and limits, and runs one exploration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx2
 from filelock import FileLock
 
 from news_explorer import prompts
-from news_explorer.fetching import HEADERS, Fetcher
+from news_explorer.fetcher import HEADERS, Fetcher
 from news_explorer.finishing import UntilFinished
 from news_explorer.hacker_news import BASE_URL, HackerNews
 from news_explorer.pages import Pages
@@ -20,7 +20,7 @@ from news_explorer.seen import Seen
 from news_explorer.tools import Tools
 from satchel import Satchel
 from satchel.agent import Agent, Limits, SubAgent
-from satchel.agent.delegation import resolve
+from satchel.agent.subagents import resolve_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,14 +71,14 @@ class Outcome(NamedTuple):
     """`finish_exploration` was called."""
     text: str
     reported: tuple[int, ...]
-    """The stories that were told."""
+    """The reported stories."""
     path: str
-    """The report; empty when there was nothing to tell."""
+    """The report's path; empty when there was no news."""
     turn: TurnReport
 
 
 def skills_of(project: str) -> Satchel:
-    """The skills of a folder. Ours came with this program, so whoever runs it trusts them."""
+    """Open the skills of a folder; they ship with this program and are trusted."""
     ours = os.path.realpath(project) == os.path.realpath(HOME)
     given: dict[str, Any] = {"trust": "all"} if ours else {}
     return Satchel.for_project(project, builtin=False, packaged=False, **given)
@@ -109,7 +109,7 @@ async def explore(options: Options, satchel: Satchel | None = None) -> Outcome:
 async def _run(options: Options, tools: Tools, satchel: Satchel) -> Outcome:
     agent = Agent(
         satchel,
-        UntilFinished(resolve(options.model), lambda: tools.summary),
+        UntilFinished(resolve_model(options.model), lambda: tools.summary),
         instructions=prompts.EXPLORER.format(tool_calls=options.tool_calls, analyses=ANALYSES),
         tools=tools.all,
         sub_agents={"analyze_story": ANALYZE_STORY},

@@ -1,7 +1,7 @@
-"""How does `finish_exploration` end a run? By answering in the model's place from then on.
+"""A model wrapper that ends the run after `finish_exploration`.
 
-The loop of an agent ends when the model answers without calling a tool. Once the tool was called,
-its summary is that answer: nobody is asked again, and nothing more is paid.
+The loop of an agent ends when the model answers without a tool call. Once the tool was called, its
+summary is that answer, and no further request is sent.
 """
 
 from __future__ import annotations

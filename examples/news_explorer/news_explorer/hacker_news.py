@@ -1,4 +1,4 @@
-"""What is on Hacker News? A client of its public API.
+"""A client of the public Hacker News API.
 
 `/v0/topstories.json` is a list of numbers, `/v0/item/NUMBER.json` one story or comment, or `null`.
 """
@@ -11,22 +11,22 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from news_explorer.fetching import Unreachable
+from news_explorer.fetcher import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from news_explorer.fetching import Fetcher
+    from news_explorer.fetcher import Fetcher
 
 BASE_URL = "https://hacker-news.firebaseio.com"
 _JSON = frozenset({"application/json"})
-_LARGEST = 1_000_000
-_AT_ONCE = 8
+_MAX_ITEM_BYTES = 1_000_000
+_MAX_CONCURRENT_REQUESTS = 8
 _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
 class Story(NamedTuple):
-    """A story as it stands now."""
+    """A story with its current figures."""
 
     id: int
     title: str
@@ -45,7 +45,7 @@ class Story(NamedTuple):
 
 
 class Comment(NamedTuple):
-    """What somebody said, and how deep in the talk."""
+    """A comment and its depth in the thread."""
 
     by: str
     text: str
@@ -59,7 +59,7 @@ class HackerNews:
         """Ask `base_url` through a fetcher."""
         self._fetcher = fetcher
         self._base = base_url.rstrip("/")
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
     async def top(self, count: int) -> list[Story]:
         """The first stories of the front page. Jobs, polls and deleted ones are left out.
@@ -75,7 +75,7 @@ class HackerNews:
         return [one for one in stories if one is not None]
 
     async def story(self, story_id: int) -> Story | None:
-        """One story as it stands now; None when it is none."""
+        """Fetch one story; None when the item is none."""
         item = await self._item(story_id)
         if item.get("type") != "story" or not item.get("title"):
             return None
@@ -114,7 +114,7 @@ class HackerNews:
     async def _get(self, path: str) -> Any:
         async with self._slots:
             url = f"{self._base}/v0/{path}"
-            fetched = await self._fetcher.get(url, limit=_LARGEST, kinds=_JSON)
+            fetched = await self._fetcher.get(url, limit=_MAX_ITEM_BYTES, kinds=_JSON)
         try:
             return json.loads(fetched.body)
         except (ValueError, RecursionError) as exc:

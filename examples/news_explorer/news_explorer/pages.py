@@ -1,9 +1,8 @@
-"""What does a page say? Its text without menus and advertisements, and only if it is safe to ask.
+"""Reads web pages as text without menus and advertisements; private addresses are refused.
 
-Addresses come from stories, never from the model, so nothing that a page says can send us
-somewhere. Each address on the way is looked at: this machine and its neighbours are not read. (A
-server whose name changes between that look and the connection is not caught: where that matters,
-let the program out through a proxy that knows better.)
+Addresses come from stories, never from the model, so the text of a page cannot choose what is
+fetched. Each redirect is checked: this machine and its network are not read. (A name that resolves
+differently between check and connection is not caught; use a filtering proxy where that matters.)
 """
 
 from __future__ import annotations
@@ -15,18 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import httpx2
 
-from news_explorer.fetching import Unreachable
+from news_explorer.fetcher import Unreachable
 
 if TYPE_CHECKING:
-    from news_explorer.fetching import Fetcher
+    from news_explorer.fetcher import Fetcher
 
 _TEXT = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
-LARGEST = 1_000_000
-"""Bytes of a page that are read."""
-LONGEST = 12_000
-"""Characters of its text that the model gets."""
-_PATIENCE = 20.0
-_REDIRECTS = 5
+MAX_PAGE_BYTES = 1_000_000
+MAX_TEXT_CHARS = 12_000
+_PAGE_TIMEOUT_S = 20.0
+_MAX_REDIRECTS = 5
 
 
 class Page(NamedTuple):
@@ -60,10 +57,10 @@ class Pages:
         """
         found = await self._fetcher.get(
             url,
-            limit=LARGEST,
+            limit=MAX_PAGE_BYTES,
             kinds=_TEXT,
-            patience=_PATIENCE,
-            redirects=_REDIRECTS,
+            patience=_PAGE_TIMEOUT_S,
+            redirects=_MAX_REDIRECTS,
             check=self._check,
         )
         if found.kind == "text/plain":
@@ -72,7 +69,9 @@ class Pages:
             title, text = await asyncio.to_thread(_extract, found.body, found.url)
         if not text.strip():
             raise Unreachable("there is no text in it; go by the story and its comments")
-        return Page(found.url, title, text[:LONGEST], found.cut or len(text) > LONGEST)
+        return Page(
+            found.url, title, text[:MAX_TEXT_CHARS], found.cut or len(text) > MAX_TEXT_CHARS
+        )
 
     async def _check(self, url: str) -> None:
         """Refuse an address that is not on the open web."""

@@ -1,7 +1,7 @@
-"""What are the agent and its sub-agents told, before their skills?
+"""The instructions of the agent and its sub-agents.
 
-How to judge a story, how to write, what counts as news: that is knowledge, and stands in skills.
-Here is only the job. The list of skills is added by the agent itself, for each its own.
+How to judge a story, how to write and what counts as news is knowledge and belongs to skills. The
+agent adds its list of skills itself.
 """
 
 EXPLORER = """\

@@ -1,7 +1,7 @@
-"""Where does a report go? Into one Markdown file for each day, to which each run adds a part.
+"""Writes reports: one Markdown file per day, to which each run adds a part.
 
-The model writes the words. Titles, figures and links come from Hacker News itself: a link that the
-model gives and no story has is taken out, so that a page cannot smuggle one into the report.
+The model writes the text. Titles, figures and links come from Hacker News: a link that belongs to
+no story is removed, so that a page cannot put one into the report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from news_explorer.hacker_news import Story
 
-LONGEST = 20_000
+MAX_REPORT_CHARS = 20_000
 _CHINESE = re.compile(r"[\u3400-\u9fff]")
 _LETTER = re.compile(r"[A-Za-z\u3400-\u9fff]")
 _IMAGE = re.compile(r"!\[([^\]\n]*)\]\s?(?:\([^)\n]*\)|\[[^\]\n]*\])")
@@ -56,8 +56,10 @@ class Reports:
 
 def problem_with(text: str) -> str:
     """What is wrong with a report; empty when nothing is."""
-    if len(text) > LONGEST:
-        return f"the report has {len(text):,} characters, {LONGEST:,} are allowed: shorten it"
+    if len(text) > MAX_REPORT_CHARS:
+        return (
+            f"the report has {len(text):,} characters, {MAX_REPORT_CHARS:,} are allowed: shorten it"
+        )
     words = only_known(text, set())  # addresses are in no language
     chinese = len(_CHINESE.findall(words))
     if not chinese or chinese * 3 < len(_LETTER.findall(words)):
@@ -87,5 +89,5 @@ def _row(story: Story) -> str:
 
 
 def _is_plain(url: str) -> bool:
-    """Whether an address can stand in a link without leaving it."""
+    """Whether an address cannot break out of a Markdown link."""
     return url.startswith(("https://", "http://")) and not re.search(r"[\s<>\\]", url)

@@ -1,7 +1,7 @@
-"""What was there last time? So that a run tells only what is new.
+"""Remembers reported stories, so that a run reports only what is new.
 
-A story is news when it was never seen, or when it moved much since it was last told. Its figures
-are kept from that time, not from each look, so that slow growth becomes news as well.
+A story is news when it is unknown, or has grown much since it was last reported. Its figures are
+stored at that time, not in each run, so that slow growth becomes news as well.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("news_explorer")
 
-MORE_POINTS = 100
-MORE_COMMENTS = 50
+MIN_MORE_POINTS = 100
+MIN_MORE_COMMENTS = 50
 """Twice as many as before, and at least so many more, is much."""
-MOST = 5_000
-"""Stories that are remembered: the newest."""
+MAX_STORIES = 5_000
 
 
 class Seen:
@@ -48,7 +47,7 @@ class Seen:
         before = self._stories.get(str(story.id))
         if before is None:
             return "new"
-        for word, more in (("score", MORE_POINTS), ("comments", MORE_COMMENTS)):
+        for word, more in (("score", MIN_MORE_POINTS), ("comments", MIN_MORE_COMMENTS)):
             was, now = before[word], cast("int", getattr(story, word))
             if now >= max(2 * was, was + more):
                 return f"moved: {word} {was} -> {now}"
@@ -58,7 +57,7 @@ class Seen:
         """Remember stories as they are now, on disk too."""
         for story in stories:
             self._stories[str(story.id)] = {"score": story.score, "comments": story.comments}
-        kept = sorted(self._stories, key=int)[-MOST:]
+        kept = sorted(self._stories, key=int)[-MAX_STORIES:]
         self._stories = {name: self._stories[name] for name in kept}
         write_whole(self._path, json.dumps({"version": 1, "stories": self._stories}, indent=1))
 

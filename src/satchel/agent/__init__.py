@@ -1,21 +1,21 @@
 """The reference agent: a conversation with skills, on any model that pydantic-ai supports.
 
-agent = Agent.for_project(".", model="anthropic:claude-sonnet-5")
-print(await agent.run("review src/app.py"))
+    agent = Agent.for_project(".", model="anthropic:claude-sonnet-5")
+    print(await agent.run("review src/app.py"))
 
-Reading order: `agent` (the object hosts hold), `toolset` (what a model may call), `delegation`
-(sub-agents, and skills that run in one), `trimming` (what stays of a long conversation),
-`records` (what comes back). The loop itself is pydantic-ai's; the rules are `tools.session`'s.
+Reading order: `agent` (the public object), `toolset` (the tools of a model), `subagents`
+(sub-agents, and skills that run in one), `history` (trimming of long conversations),
+`events` (results and events). The loop is pydantic-ai's; the rules are those of `session`.
 
-For goals: `tool_steps` and `steps` (who does them, without and with a model), `planner` (who asks
-a model for a plan), `limited` (how a provider is kept from being asked too often).
+For goals: `tool_steps` and `goal_steps` (run steps, without and with a model), `planner` (asks
+a model for a plan), `models` (rate limits and errors of providers).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from satchel.agent.records import (
+from satchel.agent.events import (
     Event,
     Limits,
     SkillLoaded,
@@ -30,8 +30,8 @@ from satchel.agent.records import (
 
 if TYPE_CHECKING:
     from satchel.agent.agent import Agent
+    from satchel.agent.goal_steps import AgentSteps
     from satchel.agent.planner import AgentPlanner
-    from satchel.agent.steps import AgentSteps
 
 __all__ = [
     "Agent",
@@ -50,8 +50,8 @@ __all__ = [
 ]
 
 
-_WHERE = {"Agent": "agent", "AgentPlanner": "planner", "AgentSteps": "steps"}
-"""What needs the package of models, and is imported when it is asked for."""
+_WHERE = {"Agent": "agent", "AgentPlanner": "planner", "AgentSteps": "goal_steps"}
+"""Names that need pydantic-ai, imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

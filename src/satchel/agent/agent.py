@@ -6,9 +6,9 @@ print(result.text, result.report.cached)
 async for event in agent.stream("and the tests?"):
     ...
 
-A turn: the tools are registered, the frozen prompt goes out with them, the user's message has the
-shortlist and any news behind it, and skills come as results of calls. So what was sent stays the
-beginning of what is sent next, byte for byte, and a provider's prompt cache keeps hitting.
+In a turn the tools are registered, the frozen prompt is sent with them, the user's message is
+followed by the shortlist and change notices, and skills arrive as tool results. Sent messages stay
+an unchanged prefix of the next request, so that a provider's prompt cache keeps hitting.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from satchel._language import say
-from satchel.agent.delegation import Crew
-from satchel.agent.failures import translate
-from satchel.agent.records import Limits, TextDelta, TurnDone, TurnResult
-from satchel.agent.trimming import CHOSEN, complete, drop_old_turns, forget_lost, notes_in
-from satchel.agent.turn import Turn
+from satchel.agent.events import Limits, TextDelta, Turn, TurnDone, TurnResult
+from satchel.agent.history import (
+    CHOSEN,
+    drop_old_turns,
+    notices_in,
+    sync_session,
+    without_open_calls,
+)
+from satchel.agent.models import translate
+from satchel.agent.subagents import SubAgents
 from satchel.errors import InvalidInput
-from satchel.facade import Satchel
-from satchel.tools.frame import one_line
-from satchel.tools.presence import SKILL
+from satchel.i18n import say
+from satchel.satchel import Satchel
+from satchel.session.history import SKILL
+from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
     import os
@@ -49,10 +54,10 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import Model
 
-    from satchel.agent.records import Event, SubAgent
+    from satchel.agent.events import Event, SubAgent
     from satchel.envelope import Envelope
-    from satchel.tools.gate import Approve
-    from satchel.tools.session import Fork, Session
+    from satchel.session.permissions import Approve
+    from satchel.session.session import ForkedSession, Session
 
 _RAN = "The user had a sub-agent do what a skill says. This is its answer."
 
@@ -75,20 +80,20 @@ class Agent:
         settings: Mapping[str, Any] | None = None,
         session: Session | None = None,
     ) -> None:
-        """Make an agent; `for_project` finds the skills too.
+        """Create an agent; `for_project` finds the skills too.
 
         Args:
-            satchel: The skills.
+            satchel: The project's skills.
             model: Any model of pydantic-ai, or its name such as `openai:gpt-5`.
-            instructions: What stands in the system prompt before the skills.
+            instructions: Text of the system prompt before the skills.
             tools: Tools of the host: functions, or tools and toolsets of pydantic-ai.
             sub_agents: Sub-agents that the model may start with `Task`, by name.
-            limits: What a turn may take.
+            limits: Limits of a turn.
             approve: As for `Satchel.session`.
             ask: Patterns of further tools that need approval.
-            models: What `model: …` of a skill with `context: fork` may be, by that word.
+            models: Models for `model: …` of skills with `context: fork`, by name.
             settings: Further settings of pydantic-ai's models.
-            session: A conversation that was begun already; a new one when None.
+            session: An existing session; a new one when None.
 
         Raises:
             ModelFailed: the model is unknown, or its key is missing.
@@ -96,7 +101,7 @@ class Agent:
         self.satchel = satchel
         self.instructions = instructions
         self.limits = limits or Limits()
-        self._crew = Crew(
+        self._parts = SubAgents(
             model,
             tools=tools,
             sub_agents=sub_agents,
@@ -106,14 +111,14 @@ class Agent:
         )
         self._begin: Callable[[], Session] = lambda: satchel.session(approve=approve, ask=ask)
         self.session = session or self._begin()
-        """What the conversation was told, what it loaded, what may be done in it."""
+        """Prompt, loaded skills and permissions of the conversation."""
         self.history: list[ModelMessage] = []
-        """The conversation so far, as pydantic-ai keeps it."""
-        self._loop = self._crew.loop(self.session, instructions)
+        """The messages so far, as pydantic-ai stores them."""
+        self._loop = self._parts.loop(self.session, instructions)
         self._runner: asyncio.Runner | None = None
         self._busy = False
         self._leaving: asyncio.Task[TurnResult] | None = None
-        self._forks: list[Fork] = []
+        self._forks: list[ForkedSession] = []
 
     @classmethod
     def for_project(  # noqa: PLR0913 - same
@@ -132,21 +137,10 @@ class Agent:
         settings: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Agent:
-        """Make an agent with the skills of a folder, which may have none yet.
+        """Create an agent with the skills of a folder, which may have none yet.
 
-        Args:
-            path: The project's folder.
-            model: The model or its name.
-            satchel: The skills, when they were opened already.
-            instructions: As for the class, like what follows.
-            tools: Tools of the host.
-            sub_agents: Sub-agents that the model may start.
-            limits: What a turn may take.
-            approve: As for `Satchel.session`.
-            ask: Patterns of further tools that need approval.
-            models: What `model: …` of a skill may be.
-            settings: Further settings of pydantic-ai's models.
-            given: Any setting of Satchel by name (`trust="all"`).
+        `satchel` is opened here when None, with any settings given by name (`trust="all"`). The
+        other arguments are those of the class.
 
         Raises:
             SettingsError: a setting cannot be used.
@@ -188,7 +182,7 @@ class Agent:
         if self._runner is None:
             # One loop for all turns: the connections to the provider belong to it.
             self._runner = asyncio.Runner()
-            # At exit its threads can be neither joined nor started any more: it would hang or fail.
+            # At exit threads can be neither joined nor started any more: it would hang or fail.
             weakref.finalize(self, self._runner.close).atexit = False
         return self._runner.run(self.run(text))
 
@@ -214,7 +208,7 @@ class Agent:
             result = await task
             yield TurnDone(result.text, result.report)
         finally:
-            if not task.done():  # whoever listened went away
+            if not task.done():  # the consumer stopped iterating
                 self._leaving = task
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -223,20 +217,20 @@ class Agent:
     def load(self, name: str, args: str = "") -> Envelope:
         """Load a skill on the user's behalf, as `/name args` does, before the next turn.
 
-        What its author keeps from models is loaded too. Its text stands before the next message.
+        Also loads skills that are hidden from models. The text precedes the next message.
         A skill with `context: fork` is run by a sub-agent when the next turn begins, and its answer
-        stands there instead.
+        is used instead.
 
         Args:
-            name: Which skill.
-            args: What the user said behind its name.
+            name: The skill's name.
+            args: The user's arguments.
 
         Raises:
             InvalidInput: a turn is running.
         """
-        self._must_be_idle()
+        self._require_idle()
         given = {"name": name, "args": args} if args else {"name": name}
-        fork = self._crew.forked(self.session, given, as_person=True)
+        fork = self._parts.forked(self.session, given, as_person=True)
         if fork is not None:
             if fork.reply.error is None:
                 self._forks.append(fork)
@@ -253,11 +247,11 @@ class Agent:
         Raises:
             InvalidInput: a turn is running.
         """
-        self._must_be_idle()
+        self._require_idle()
         self.history = []
         self._forks = []
         self.session = self._begin()
-        self._loop = self._crew.loop(self.session, self.instructions)
+        self._loop = self._parts.loop(self.session, self.instructions)
 
     def close(self) -> None:
         """End the processes of tool skills, and the event loop of `run_sync`."""
@@ -266,19 +260,19 @@ class Agent:
             self._runner = None
         self.satchel.close()
 
-    def _must_be_idle(self) -> None:
+    def _require_idle(self) -> None:
         if self._busy:
             raise InvalidInput(
                 say("A turn is running already"), say("Wait for it, or use another agent")
             )
 
     async def _turn(self, text: str, sink: Callable[[Event], None] | None) -> TurnResult:
-        for _ in range(3):  # a stream that nobody listens to any more is closed by the loop: let it
+        for _ in range(3):  # lets the loop close abandoned streams
             if self._busy:
                 await asyncio.sleep(0)
         if self._busy and self._leaving is not None:
             await asyncio.wait({self._leaving})
-        self._must_be_idle()
+        self._require_idle()
         self._busy = True
         self._leaving = None
         session, mark = self.session, self.session.checkpoint()
@@ -292,9 +286,9 @@ class Agent:
             ) from exc
         except AgentRunError as exc:
             session.restore(mark)
-            raise translate(exc, self._crew.model, self.limits.http_retries) from exc
+            raise translate(exc, self._parts.model, self.limits.http_retries) from exc
         except BaseException:
-            # A turn that came to nothing is no part of the conversation, nor is what it loaded.
+            # A failed turn leaves no trace in the conversation, nor do the skills that it loaded.
             session.restore(mark)
             raise
         finally:
@@ -303,7 +297,7 @@ class Agent:
     async def _converse(self, text: str, turn: Turn, *, stream: bool) -> TurnResult:
         history = drop_old_turns(self.history, self.limits.history)
         if len(history) < len(self.history):
-            forget_lost(self.session, history, notes_in(self.history))
+            sync_session(self.session, history, notices_in(self.history))
         timer = asyncio.timeout(self.limits.seconds)
         with capture_run_messages() as sofar:
             try:
@@ -313,12 +307,12 @@ class Agent:
                         deps=turn,
                         message_history=history,
                         usage=turn.usage,
-                        usage_limits=self._crew.usage_limits(),
-                        event_stream_handler=_listen if stream else None,
+                        usage_limits=self._parts.usage_limits(),
+                        event_stream_handler=_emit_text if stream else None,
                         infer_name=False,
                     )
             except UsageLimitExceeded as exc:
-                return self._stopped(sofar or history, turn, turn.reached() or exc.message)
+                return self._stopped(sofar or history, turn, turn.limit_reached() or exc.message)
             except TimeoutError:
                 if not timer.expired():
                     raise
@@ -330,23 +324,23 @@ class Agent:
         return TurnResult(result.output, turn.report())
 
     async def _message(self, text: str, turn: Turn) -> str:
-        """What the user says, with what a person had run before it and what is new behind it."""
+        """The user's message, after skills the user loaded and before change notices."""
         ran = [await self._run_fork(fork, turn) for fork in self._forks]
         tail = turn.note(await self.session.atail(text))
-        turn.waiting = self.satchel.library.waiting_line()
+        turn.waiting = self.satchel.library.untrusted_notice()
         parts = (*ran, text, self.session.reminder_due(), tail)
         return "\n\n".join(part for part in parts if part)
 
-    async def _run_fork(self, fork: Fork, turn: Turn) -> str:
+    async def _run_fork(self, fork: ForkedSession, turn: Turn) -> str:
         try:
-            return f"{_RAN}\n\n{await self._crew.run_fork(self.session, fork, turn)}"
+            return f"{_RAN}\n\n{await self._parts.run_fork(self.session, fork, turn)}"
         except ToolFailed as exc:
             return f"{_RAN}\n\n{exc.message}"
 
     def _stopped(self, sofar: list[ModelMessage], turn: Turn, why: str) -> TurnResult:
-        """A turn that a limit ended: the next one can go on from there."""
-        self.history = complete(sofar)
-        forget_lost(self.session, self.history, (*notes_in(sofar), *turn.notes))
+        """Keep a turn that a limit ended, so that the next one can continue."""
+        self.history = without_open_calls(sofar)
+        sync_session(self.session, self.history, (*notices_in(sofar), *turn.notes))
         last = self.history[-1] if self.history else None
         said = last.text if isinstance(last, ModelResponse) else None
         return TurnResult(said or "", turn.report(why))
@@ -360,15 +354,14 @@ def _in_a_loop() -> bool:
     return True
 
 
-async def _listen(ctx: RunContext[Turn], events: AsyncIterable[Any]) -> None:
-    """Tell the text of the answer as it comes."""
+async def _emit_text(ctx: RunContext[Turn], events: AsyncIterable[Any]) -> None:
     async for event in events:
         if isinstance(event, PartStartEvent):
             if isinstance(event.part, TextPart) and event.part.content:
-                ctx.deps.tell(TextDelta(event.part.content))
+                ctx.deps.emit(TextDelta(event.part.content))
         elif (
             isinstance(event, PartDeltaEvent)
             and isinstance(event.delta, TextPartDelta)
             and event.delta.content_delta
         ):
-            ctx.deps.tell(TextDelta(event.delta.content_delta))
+            ctx.deps.emit(TextDelta(event.delta.content_delta))

@@ -1,8 +1,8 @@
-"""Who asks a model for a plan? The planner that `decompose` is given.
+"""`AgentPlanner`: asks a model for a plan, as the planner of `decompose`.
 
-The plan comes as the arguments of a tool, since every provider has those. A plan that was not
-accepted stays in the conversation as the model's own call, and what is wrong with it as the result:
-so the beginning of each request is the one before it, and the provider's cache keeps it.
+The plan is the arguments of a tool call, which every provider supports. A rejected plan stays in
+the conversation as the model's own call, with its problems as the result: each request extends the
+one before it, and hits the provider's prompt cache.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from pydantic_ai.output import StructuredDict, ToolOutput
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from satchel._language import say
-from satchel.agent.delegation import resolve
-from satchel.agent.failures import translate
-from satchel.agent.limited import limited
+from satchel.agent.models import rate_limited, translate
+from satchel.agent.subagents import resolve_model
 from satchel.errors import InvalidInput, ModelFailed
 from satchel.goals.decomposition import Proposal
 from satchel.goals.model import Usage
-from satchel.tools.frame import one_line
+from satchel.i18n import say
+from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,13 +38,12 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from satchel.goals.decomposition import PlanRequest
-    from satchel.goals.limits.base import Limiter
+    from satchel.goals.rate_limits import SharedLimiter
 
 TOOL = "submit_plan"
-"""What the model calls to hand its plan over."""
 _ABOUT = "Hand over the whole plan."
-_NUDGES = 2
-"""Times that a model is told to call it, when it only talks."""
+_MAX_REMINDERS = 2
+"""Reminders to call the tool, when the model only answers with text."""
 
 
 class AgentPlanner:
@@ -55,22 +53,22 @@ class AgentPlanner:
         self,
         model: Model | str,
         *,
-        limiter: Limiter | None = None,
+        limiter: SharedLimiter | None = None,
         retries: int = 4,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a model.
+        """Create a planner.
 
         Args:
             model: Any model of pydantic-ai, or its name such as `openai:gpt-5`.
-            limiter: Who gives slots for requests; shared by all workers.
-            retries: Times that a request is sent again when a provider is busy or not there.
+            limiter: Rate limiter of requests, shared by all workers.
+            retries: Repetitions of a request when a provider is busy or unreachable.
             settings: Further settings of pydantic-ai's models.
 
         Raises:
-            ModelFailed: nobody knows the model, or its key is missing.
+            ModelFailed: the model is unknown, or its key is missing.
         """
-        self.model = limited(resolve(model), limiter, retries=retries)
+        self.model = rate_limited(resolve_model(model), limiter, retries=retries)
         self._retries = retries
         self._settings = ModelSettings(cache=True, max_retries=retries)
         self._settings.update(settings or {})  # pyright: ignore[reportCallIssue, reportArgumentType] - any provider's own
@@ -79,7 +77,7 @@ class AgentPlanner:
         """Ask the model once.
 
         Raises:
-            ModelFailed: the model cannot be reached, or gives no plan at all.
+            ModelFailed: the model cannot be reached, or returns no plan.
             InvalidInput: the schema cannot be used with this model.
         """
         schema = json.loads(json.dumps(dict(request.schema)))
@@ -92,13 +90,13 @@ class AgentPlanner:
                     StructuredDict(schema), name=TOOL, description=_ABOUT, strict=False
                 ),
                 model_settings=self._settings,
-                retries={"output": _NUDGES},
+                retries={"output": _MAX_REMINDERS},
             )
             result = await loop.run(
                 None if request.before else request.message,
                 message_history=_history(request) or None,
                 usage=usage,
-                usage_limits=UsageLimits(request_limit=_NUDGES + 1),
+                usage_limits=UsageLimits(request_limit=_MAX_REMINDERS + 1),
                 infer_name=False,
             )
         except UserError as exc:
@@ -113,11 +111,11 @@ class AgentPlanner:
             if isinstance(last, AgentRunError):
                 raise translate(last, self.model, self._retries) from exc
             raise ModelFailed(one_line(str(last), 400)) from exc
-        return Proposal(cast("Any", result.output), _taken(usage))
+        return Proposal(cast("Any", result.output), _usage_of(usage))
 
 
 def _history(request: PlanRequest) -> list[ModelMessage]:
-    """The conversation so far: each plan as the call that it was, and the verdict as its result."""
+    """The conversation so far: each plan as a tool call, with its problems as the result."""
     found: list[ModelMessage] = []
     parts: list[ModelRequestPart] = [UserPromptPart(request.message)]
     for number, (plan, verdict) in enumerate(request.before, 1):
@@ -134,6 +132,6 @@ def _arguments(plan: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", plan) if isinstance(plan, dict) else {"plan": plan}
 
 
-def _taken(usage: RunUsage) -> Usage:
+def _usage_of(usage: RunUsage) -> Usage:
     cost = None if usage.cost is None else float(usage.cost)
     return Usage(usage.requests, usage.input_tokens, usage.output_tokens, cost)

@@ -1,4 +1,4 @@
-"""Who does the steps that call a tool? A session, and no model: the extra `agent` is not needed."""
+"""`ToolSteps`: runs `tool` steps through a session, without a model or the extra `agent`."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._language import say
 from satchel.errors import StepFailed
 from satchel.goals.model import Done, Usage
-from satchel.tools.frame import one_line
+from satchel.i18n import say
+from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.envelope import Envelope
-    from satchel.facade import Satchel
     from satchel.goals.model import Step, Work
-    from satchel.tools.gate import Approve
-    from satchel.tools.session import Session
+    from satchel.satchel import Satchel
+    from satchel.session.permissions import Approve
+    from satchel.session.session import Session
 
 _PERMANENT = frozenset((
     "NOT_FOUND", "ACCESS_DENIED", "PERMISSION_DENIED", "INVALID_PARAM", "CONFLICT",
     "IS_DIRECTORY", "BINARY_FILE", "INTERNAL_ERROR",
 ))  # fmt: skip
-"""Codes of envelopes after which the same call fails again."""
+"""Envelope codes after which the same call fails again."""
 _UNPREPARED = frozenset(("missing-secret", "missing-runtime", "build-failed"))
-"""What only a person can put right."""
-_LONGEST = 400
+"""Faults that only a person can fix."""
+_MAX_NOTE_CHARS = 400
 
 
 class ToolSteps:
-    """Does `tool` steps; what waits for people is the engine's business."""
+    """Runs `tool` steps; approvals are handled by the engine."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class ToolSteps:
         exclude: Sequence[str] = (),
         only: Sequence[str] | None = None,
     ) -> None:
-        """Take the parts.
+        """Create a runner.
 
         Args:
-            satchel: The skills.
-            approve: Who is asked about risky tools; None refuses what writes or uses the network.
-            ask: Patterns of further tools that need a person's word.
+            satchel: The project's skills.
+            approve: Decides about risky tools; None denies tools that write or use the network.
+            ask: Patterns of further tools that need approval.
             include: Only skills that match one of these patterns.
             exclude: No skills that match one of these.
-            only: Patterns of the tools that may be called; all of them when None.
+            only: Patterns of the permitted tools; all when None.
         """
         self.satchel = satchel
         self._approve: Approve = approve
@@ -63,15 +63,15 @@ class ToolSteps:
     def session(self) -> Session:
         """Start a session with the skills and tools that steps may use, also for `decompose`."""
         scope = cast("Any", self._scope)
-        with self._making:  # steps begin at once, in threads, and share what is made lazily
+        with self._making:  # steps start concurrently, in threads, and share lazily created objects
             _ = self.satchel.detector
             return self.satchel.session(approve=self._approve, ask=self._ask, **scope)
 
     async def run(self, work: Work) -> Done:
-        """Do one try of a step.
+        """Run one attempt of a step.
 
         Raises:
-            StepFailed: it cannot be done; `retryable` says whether to try again.
+            StepFailed: the step failed; `retryable` allows another attempt.
         """
         kind = work.step.action_type
         if kind == "tool":
@@ -90,19 +90,19 @@ class ToolSteps:
         self.satchel.close()
 
     async def _call(self, work: Work) -> Done:
-        """One call of a tool."""
         step = work.step
         session = await asyncio.to_thread(self.session)
         reply = await session.acall(step.tool, dict(work.arguments), key=work.key)
         if reply.error is not None:
-            raise refused(reply)
-        notes = (one_line(reply.text.rpartition("\n")[2], _LONGEST),) if _is_cut(reply) else ()
+            raise step_failed(reply)
+        last_line = one_line(reply.text.rpartition("\n")[2], _MAX_NOTE_CHARS)
+        notes = (last_line,) if reply.status == "partial" else ()
         skills = tuple(session.loaded)
         return Done(_output_of(reply, step), Usage(), skills, (step.tool,), notes)
 
 
 def no_model() -> StepFailed:
-    """A step asks a model, and none is there."""
+    """The failure of a step that needs a model when there is none."""
     return StepFailed(
         say("No model is set, and this step needs one"),
         say("Name one as `provider:model`"),
@@ -111,23 +111,19 @@ def no_model() -> StepFailed:
     )
 
 
-def refused(reply: Envelope) -> StepFailed:
-    """A call that came to nothing, as the step's failure."""
+def step_failed(reply: Envelope) -> StepFailed:
+    """Convert a failed call to the step's failure."""
     assert reply.error is not None  # noqa: S101 - only those come here
     code, message, hint, _ = reply.error
     fixed = reply.data.get("failure") in _UNPREPARED or code in _PERMANENT
     return StepFailed(message, hint, code=code, retryable=not fixed)
 
 
-def _is_cut(reply: Envelope) -> bool:
-    return reply.status == "partial"
-
-
 def _output_of(reply: Envelope, step: Step) -> Any:
-    """What a tool gave: its data where the step promises a shape, else its text.
+    """The output of a tool: its data if the step has a schema, otherwise its text.
 
-    A program's text is taken without the frame that a model would see: it is the next step's
-    input, and may be a tool's.
+    A program's text is used without the frame for models: it is the next step's
+    input, and may go to a tool.
     """
     data = reply.data
     program = "tier" in data and isinstance(data.get("output"), str)
@@ -140,4 +136,4 @@ def _output_of(reply: Envelope, step: Step) -> Any:
     try:
         return json.loads(data["output"])
     except ValueError:
-        return data["output"]  # whoever checks it says what is wrong
+        return data["output"]  # validation reports what is wrong

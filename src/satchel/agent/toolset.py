@@ -1,7 +1,8 @@
-"""What a model may call: the tools of a session, the host's own, and delegation, all behind it.
+"""Toolsets for pydantic-ai: the tools of a session, the host's tools, and delegation.
 
-Each call is counted, checked and told in one place, whoever's tool it is. A tool that can be
-called in the next request is declared in it: pydantic-ai asks for the tools before each one.
+Every call is counted, checked and reported in one place, whichever toolset it belongs to. Tools
+that appear during a turn are declared in its next request: pydantic-ai lists the tools before each
+one.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, ToolsetTool, WrapperToolset
 from pydantic_core import SchemaValidator, core_schema
 
-from satchel.agent.records import SkillLoaded, ToolEnded, ToolStarted
-from satchel.agent.turn import Turn
+from satchel.agent.events import SkillLoaded, ToolEnded, ToolStarted, Turn
 from satchel.errors import SatchelError
-from satchel.goals.clock import working
-from satchel.tools.frame import one_line
-from satchel.tools.presence import SKILL
+from satchel.goals.step_timer import running
+from satchel.session.history import SKILL
+from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -36,59 +36,53 @@ if TYPE_CHECKING:
     from pydantic_ai import RunContext
 
     from satchel.envelope import Envelope
-    from satchel.tools.base import Resolved
-    from satchel.tools.session import Arguments, Session
+    from satchel.session.session import Arguments, Session
+    from satchel.tools.base import ResolvedCall
 
 _ANY = SchemaValidator(schema=core_schema.any_schema())
-_SLIPS = 3
-"""Times in a row that a model may send arguments that are no JSON."""
-_LONGEST = 500
+_MAX_INVALID_CALLS = 3
+"""Consecutive calls whose arguments are no JSON."""
+_MAX_ERROR_CHARS = 500
 _STATUS = "satchel_status"
-"""Where a result says that it is only a part; in what pydantic-ai sends to nobody."""
+"""Marks a partial result in metadata that pydantic-ai does not send."""
 _CONTROL = (AgentRunError, ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, UserError)
-"""What pydantic-ai itself wants to see."""
+"""Exceptions that pydantic-ai itself handles."""
 
 
-class SkillToolset(AbstractToolset[Turn]):
+class SessionToolset(AbstractToolset[Turn]):
     """The tools of a session for pydantic-ai, and its prompt as instructions."""
 
     def __init__(
         self,
         session: Session,
         *,
-        fork: Callable[[Resolved, Turn], Awaitable[str]] | None = None,
+        fork: Callable[[ResolvedCall, Turn], Awaitable[str]] | None = None,
     ) -> None:
-        """Offer a session.
-
-        Args:
-            session: Whose tools.
-            fork: Runs a skill that wants a sub-agent.
-        """
         self._session = session
         self._fork = fork
         self._last: tuple[Any, tuple[str, list[dict[str, Any]]]] | None = None
 
     @property
     def id(self) -> str:
-        """Names it for pydantic-ai."""
+        """Its id for pydantic-ai."""
         return "satchel"
 
     async def get_instructions(self, ctx: RunContext[Turn]) -> InstructionPart | None:
         """The frozen prompt, as a part that providers may cache."""
-        text, _ = await self._told(ctx)
+        text, _ = await self._prompt_and_tools(ctx)
         return InstructionPart(content=text, dynamic=False) if text else None
 
     async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
-        """What can be called in the next request."""
+        """The tools for the next request."""
         found: dict[str, ToolsetTool[Turn]] = {}
-        _, tools = await self._told(ctx)
+        _, tools = await self._prompt_and_tools(ctx)
         for one in tools:
             name = str(one["name"])
             found[name] = as_tool(self, name, one["description"], one["input_schema"])
         return found
 
-    async def _told(self, ctx: RunContext[Turn]) -> tuple[str, list[dict[str, Any]]]:
-        """Prompt and tools of a request: looked for once, off the event loop."""
+    async def _prompt_and_tools(self, ctx: RunContext[Turn]) -> tuple[str, list[dict[str, Any]]]:
+        """Prompt and tools of a request, computed once and in a thread."""
         step = (ctx.run_id, ctx.run_step)
         if self._last is None or self._last[0] != step:
             self._last = (step, await self._session.atold())
@@ -97,17 +91,17 @@ class SkillToolset(AbstractToolset[Turn]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Turn], tool: ToolsetTool[Turn]
     ) -> Any:
-        """Call one."""
+        """Call a tool of the session."""
         del tool
         turn = ctx.deps
         if name != SKILL:
             return await self._answer(name, tool_args, turn)
-        # In the order of the calls: where one skill is asked for twice, the first has its text.
+        # In the order of calls: if a skill is loaded twice, the first call has its text.
         async with turn.loading:
             fork = self._fork
             try:
                 found = await self._session.aresolve(name, tool_args)
-            except SatchelError:  # the answer says what is wrong
+            except SatchelError:  # the reply explains the error
                 return await self._answer(name, tool_args, turn)
             if fork is None or not await self._session.awants_fork(found):
                 return await self._answer(name, found, turn)
@@ -117,54 +111,53 @@ class SkillToolset(AbstractToolset[Turn]):
         return await fork(found, turn) + await self._news(turn)
 
     async def _answer(self, name: str, tool_args: Arguments, turn: Turn) -> Any:
-        with working():
+        with running():
             reply = await self._session.acall(name, tool_args)
         if reply.error is not None:
             raise ToolFailed(reply.text)
         if name == SKILL:
-            self._tell_loaded(reply, turn)
+            self._emit_loaded(reply, turn)
         text = reply.text + await self._news(turn)
         if reply.status != "partial":
             return text
         return ToolReturn(text, metadata={_STATUS: "partial"})
 
     async def _news(self, turn: Turn) -> str:
-        """What changed meanwhile: the next request is to know it."""
         text = turn.note(await self._session.anews())
         return f"\n\n{text}" if text else ""
 
-    def _tell_loaded(self, reply: Envelope, turn: Turn) -> None:
+    def _emit_loaded(self, reply: Envelope, turn: Turn) -> None:
         name = str(reply.data.get("name", ""))
         again = bool(reply.data.get("already_loaded"))
         held = self._session.loaded.get(name)
         if not again:
             turn.loaded(name)
         digest, size = (held.digest, held.characters) if held is not None else ("", 0)
-        turn.tell(SkillLoaded(name, digest, 0 if again else size, again, turn.agent))
+        turn.emit(SkillLoaded(name, digest, 0 if again else size, again, turn.agent))
 
 
 @dataclass
-class Watched(WrapperToolset[Turn]):
-    """Counts each call, refuses it beyond the limit, and tells of it."""
+class MeteredToolset(WrapperToolset[Turn]):
+    """Counts each call, refuses it beyond the limit, and emits its events."""
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Turn], tool: ToolsetTool[Turn]
     ) -> Any:
-        """Call it, with everything around."""
+        """Call a tool with counting and events."""
         turn = ctx.deps
         call_id = ctx.tool_call_id or ""
-        if not turn.may_call(name):
+        if not turn.count_call(name):
             most = turn.limits.tool_calls
             raise ToolFailed(
                 f"`{name}` was not called: this turn has made its {most} calls of tools. "
                 "Finish now with what you have"
             )
-        turn.tell(ToolStarted(name, tool_args, call_id, turn.agent))
+        turn.emit(ToolStarted(name, tool_args, call_id, turn.agent))
         started = time.monotonic()
 
         def ended(status: Any, text: str) -> None:
             seconds = round(time.monotonic() - started, 3)
-            turn.tell(ToolEnded(name, status, text, seconds, call_id, turn.agent))
+            turn.emit(ToolEnded(name, status, text, seconds, call_id, turn.agent))
 
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
@@ -174,12 +167,11 @@ class Watched(WrapperToolset[Turn]):
         except Exception as exc:
             ended("error", f"{type(exc).__name__}: {exc}")
             raise
-        ended(*_ending(result))
+        ended(*_outcome(result))
         return result
 
 
-def _ending(result: object) -> tuple[str, str]:
-    """How a call ended, and what the model reads."""
+def _outcome(result: object) -> tuple[str, str]:
     if not isinstance(result, ToolReturn):
         return "success", str(result)
     made = cast("ToolReturn[object]", result)
@@ -189,35 +181,36 @@ def _ending(result: object) -> tuple[str, str]:
 
 
 @dataclass
-class HostFirst(CombinedToolset[Turn]):
-    """Ours first, then those of the host, whose names win: no skill replaces a tool of the host.
+class HostPriorityToolset(CombinedToolset[Turn]):
+    """Session tools and host tools; the host's win name conflicts, so no skill replaces one.
 
-    pydantic-ai ends a run in which two tools have one name, and a skill may come at any time.
+    pydantic-ai aborts a run in which two tools have the same name, and skills may appear at any
+    time.
     """
 
     session: Session
 
-    _told: set[str] = field(init=False, default_factory=set[str])
+    _reported: set[str] = field(init=False, default_factory=set[str])
 
     async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
-        """Those that can be called in the next request."""
+        """The tools for the next request."""
         ours, *others = self.toolsets
         theirs = [await one.get_tools(ctx) for one in others]
         taken = {name for tools in theirs for name in tools}
         mine = await ours.get_tools(ctx)
-        for name in sorted(taken & mine.keys() - self._told):
-            self._told.add(name)
+        for name in sorted(taken & mine.keys() - self._reported):
+            self._reported.add(name)
             reason = "a tool of the host has this name"
             self.session.trace.record("shadowed", (), tool=name, reason=reason)
         first = {name: tool for name, tool in mine.items() if name not in taken}
         pairs = zip(self.toolsets, (first, *theirs), strict=True)
-        known = [_Known(one, tools) for one, tools in pairs]
+        known = [_ResolvedToolset(one, tools) for one, tools in pairs]
         return await CombinedToolset[Turn](known).get_tools(ctx)
 
 
 @dataclass
-class _Known(WrapperToolset[Turn]):
-    """A toolset whose tools were looked up already."""
+class _ResolvedToolset(WrapperToolset[Turn]):
+    """A toolset whose tools were listed already."""
 
     tools: dict[str, ToolsetTool[Turn]]
 
@@ -227,20 +220,20 @@ class _Known(WrapperToolset[Turn]):
 
 
 @dataclass
-class Guarded(WrapperToolset[Turn]):
-    """The host's own tools, as far as the session lets them be called."""
+class PermissionToolset(WrapperToolset[Turn]):
+    """The host's tools, as far as the session's permissions allow."""
 
     session: Session
 
     async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
-        """Those that are there for this conversation."""
+        """The permitted tools of this conversation."""
         found = await super().get_tools(ctx)
         return {name: tool for name, tool in found.items() if self.session.offers(name)}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Turn], tool: ToolsetTool[Turn]
     ) -> Any:
-        """Ask whether it may be called, then call it."""
+        """Check the permission, then call the tool."""
         refusal = await self.session.apermit(name, tool_args)
         if refusal is not None:
             raise ToolFailed(refusal.text)
@@ -249,15 +242,15 @@ class Guarded(WrapperToolset[Turn]):
         except _CONTROL:
             raise
         except Exception as exc:
-            # A tool must answer, whatever happens: the model can do something about it.
-            words = one_line(f"{type(exc).__name__}: {exc}", _LONGEST)
+            # A tool must return a result: the model can react to it.
+            words = one_line(f"{type(exc).__name__}: {exc}", _MAX_ERROR_CHARS)
             raise ToolFailed(f"`{name}` failed: {words}") from exc
 
 
 def as_tool(
     toolset: AbstractToolset[Turn], name: str, description: str, schema: Mapping[str, Any]
 ) -> ToolsetTool[Turn]:
-    """One tool as pydantic-ai wants it. The session checks the arguments, and in better words."""
+    """Convert a tool for pydantic-ai. The session validates the arguments, with better messages."""
     definition = ToolDefinition(
         name=name,
         description=description,
@@ -265,5 +258,5 @@ def as_tool(
         strict=False,
     )
     return ToolsetTool(
-        toolset=toolset, tool_def=definition, max_retries=_SLIPS, args_validator=_ANY
+        toolset=toolset, tool_def=definition, max_retries=_MAX_INVALID_CALLS, args_validator=_ANY
     )

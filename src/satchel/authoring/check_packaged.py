@@ -1,7 +1,7 @@
-"""Does a packaged skill pass its check-list? Judged from its record, its source and its tests.
+"""Check-list of packaged skills: record, source and tests.
 
-Both languages of every sentence are judged. Tests and the page are looked for in the checkout that
-the module lies in; a package that was installed without them has those boxes left open.
+Texts are checked in both languages. Tests and the docs page are searched in the checkout that
+contains the module; without a checkout those rules stay open.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from satchel._language import listed, say
-from satchel.authoring import words
-from satchel.authoring.look_python import read_text
-from satchel.authoring.rules import Sheet
-from satchel.authoring.words import (
+from satchel.authoring import text_rules
+from satchel.authoring.checklist import CheckSheet
+from satchel.authoring.source_analysis import read_text
+from satchel.authoring.text_rules import (
+    DraftParameter,
     DraftTool,
-    Part,
-    inside_shown,
+    internals_in,
     judge_descriptions,
     judge_names,
     judge_parameters,
-    slip_in,
+    message_error,
 )
 from satchel.errors import NotFound
+from satchel.i18n import listed, say
 from satchel.tools.packaged import ALWAYS, GROUP, find_packaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from satchel.authoring.rules import Report, Slip
+    from satchel.authoring.checklist import CheckReport, Slip
     from satchel.tools.packaged import Packaged, PackagedSkill, PackagedTool
 
 _LANGUAGES = ("en", "zh")
@@ -44,12 +44,12 @@ _WINDOWS = re.compile(r"\b(?:tkinter|webbrowser\.open|os\.startfile|xdg-open)\b"
 _MAX_TESTS = 200
 
 
-def check_packaged(name: str, *, language: str = "") -> Report:
-    """Fill in the list for an installed packaged skill.
+def check_packaged(name: str, *, language: str = "") -> CheckReport:
+    """Check an installed packaged skill.
 
     Args:
-        name: The domain, as the entry point is called.
-        language: `en` or `zh`, when its texts must be there in that language.
+        name: The domain: the name of the entry point.
+        language: `en` or `zh`, to require texts in that language.
 
     Raises:
         NotFound: no package offers one of that name, or it cannot be imported.
@@ -68,7 +68,7 @@ def check_packaged(name: str, *, language: str = "") -> Report:
     skill = found.skill
     module = skill.tools[0].run.__module__ if skill.tools else ""
     file = getattr(sys.modules.get(module), "__file__", "") or ""
-    sheet = Sheet("packaged", file)
+    sheet = CheckSheet("packaged", file)
     _judge_texts(sheet, skill, language)
     _judge_errors(sheet, skill)
     _judge_safety(sheet, skill)
@@ -88,7 +88,7 @@ def _drafts(skill: PackagedSkill, language: str) -> list[DraftTool]:
             tool.name,
             tool.description.to(language),
             tuple(
-                Part(
+                DraftParameter(
                     f"{tool.name}.{one.name}", one.type, one.required, one.description.to(language)
                 )
                 for one in tool.parameters
@@ -98,7 +98,7 @@ def _drafts(skill: PackagedSkill, language: str) -> list[DraftTool]:
     ]
 
 
-def _judge_texts(sheet: Sheet, skill: PackagedSkill, language: str) -> None:
+def _judge_texts(sheet: CheckSheet, skill: PackagedSkill, language: str) -> None:
     wrapped = frozenset((skill.wraps.lower(), *(name.lower() for name in skill.needs)))
     judge_names(sheet, _drafts(skill, "en"), skill.name, wrapped)
     for one in _LANGUAGES:
@@ -118,24 +118,24 @@ def _judge_texts(sheet: Sheet, skill: PackagedSkill, language: str) -> None:
         (
             (0, {"name": name})
             for name, text in texts
-            if words.language_of(text.to(language)) != language
+            if text_rules.language_of(text.to(language)) != language
         ),
     )
 
 
-def _judge_errors(sheet: Sheet, skill: PackagedSkill) -> None:
+def _judge_errors(sheet: CheckSheet, skill: PackagedSkill) -> None:
     for rule in ("error-wording", "error-inside", "error-language"):
         sheet.judge(rule)
     failures = {failure.id: failure for tool in skill.tools for failure in tool.failures}
     for failure in failures.values():
         for language in _LANGUAGES:
-            text = re.sub(r"\{[^{}]*\}", "…", failure.told(language))
-            slip = slip_in(text)
+            text = re.sub(r"\{[^{}]*\}", "…", failure.message(language))
+            slip = message_error(text)
             if slip:
                 sheet.judge("error-wording", [(0, {"text": text[:60], "lacks": say(_LACKS[slip])})])
-            if inside_shown(text):
+            if internals_in(text):
                 sheet.judge("error-inside", [(0, {"text": f"`{text[:60]}`"})])
-            if words.has_words(text) and words.language_of(text) != language:
+            if text_rules.has_words(text) and text_rules.language_of(text) != language:
                 sheet.judge("error-language", [(0, {"text": text[:60]})])
 
 
@@ -146,7 +146,7 @@ def _paths(tool: PackagedTool) -> list[str]:
     return [one.name for one in tool.parameters if re.search(r"(?:^|_)(?:path|file)$", one.name)]
 
 
-def _judge_safety(sheet: Sheet, skill: PackagedSkill) -> None:
+def _judge_safety(sheet: CheckSheet, skill: PackagedSkill) -> None:
     named = [tool for tool in skill.tools if _paths(tool)]
     ids = {tool.name: {failure.id for failure in tool.failures} for tool in skill.tools}
     sheet.judge(
@@ -178,7 +178,7 @@ def _judge_safety(sheet: Sheet, skill: PackagedSkill) -> None:
 
 
 def _own_opens(file: str) -> Iterator[Slip]:
-    """Places that open a file by name, past the workspace."""
+    """Return places that open a file by name outside the workspace."""
     try:
         tree = ast.parse(read_text(file) or "")
     except (SyntaxError, ValueError):
@@ -196,7 +196,7 @@ def _own_opens(file: str) -> Iterator[Slip]:
 
 
 def _checkout(file: str) -> str:
-    """The folder with the `pyproject.toml` above a module; nothing when it was installed."""
+    """Return the folder with the `pyproject.toml` above a module; empty for an installed one."""
     folder = os.path.dirname(file)
     while folder and os.path.dirname(folder) != folder:
         if os.path.isfile(os.path.join(folder, "pyproject.toml")):
@@ -206,7 +206,6 @@ def _checkout(file: str) -> str:
 
 
 def _tests_of(root: str, name: str) -> dict[str, str]:
-    """The tests that speak of a skill: path -> text."""
     found: dict[str, str] = {}
     for here, folders, files in os.walk(os.path.join(root, "tests")):
         folders[:] = [one for one in folders if not one.startswith((".", "__"))]
@@ -219,7 +218,7 @@ def _tests_of(root: str, name: str) -> dict[str, str]:
     return found
 
 
-def _judge_tests(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
+def _judge_tests(sheet: CheckSheet, skill: PackagedSkill, root: str) -> None:
     tests = _tests_of(root, skill.name) if root else {}
     why = say("run them: `pytest --cov`")
     if not tests:
@@ -233,7 +232,7 @@ def _judge_tests(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
         return
     text = "\n".join(tests.values())
     ids = sorted({failure.id for tool in skill.tools for failure in tool.failures})
-    common = {failure.id for failure in ALWAYS}  # Satchel's own tests bring those about
+    common = {failure.id for failure in ALWAYS}  # covered by Satchel's own tests
     missing = [one for one in ids if one not in common and f'"{one}"' not in text]
     folder = os.path.dirname(next(iter(tests)))
     sheet.judge("tests-errors", ((0, {"what": f"`{one}`"}) for one in missing), folder)
@@ -251,7 +250,7 @@ def _judge_tests(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
     sheet.skip(why, "tests-pass")
 
 
-def _judge_page(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
+def _judge_page(sheet: CheckSheet, skill: PackagedSkill, root: str) -> None:
     if not root:
         sheet.skip(say("there is no checkout beside the package"), "page-exists")
     else:
@@ -287,7 +286,7 @@ def _judge_page(sheet: Sheet, skill: PackagedSkill, root: str) -> None:
 # --- registration -------------------------------------------------------------------------
 
 
-def _judge_registration(sheet: Sheet, found: Packaged, skill: PackagedSkill) -> None:
+def _judge_registration(sheet: CheckSheet, found: Packaged, skill: PackagedSkill) -> None:
     from satchel.tools.packaged import entry_points
 
     point = next((one for one in entry_points(GROUP) if one.name == found.name), None)

@@ -1,4 +1,4 @@
-"""Does a SKILL.md pass its check-list? Its description decides whether a model ever opens it."""
+"""Check-list of SKILL.md, and the entry point for checking a folder."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from satchel._language import say
-from satchel.authoring import words
+from satchel.authoring import text_rules
 from satchel.authoring.check_tool import judge_line_ends
-from satchel.authoring.rules import Sheet
+from satchel.authoring.checklist import CheckSheet
 from satchel.errors import NotFound, Refused
-from satchel.skill.interpret import MAX_DESCRIPTION, NAME, slug
-from satchel.skill.load import load_document
-from satchel.skill.manifest import FILE
+from satchel.i18n import say
+from satchel.skill.document import MANIFEST
+from satchel.skill.file_tree import skill_md_name
+from satchel.skill.metadata import MAX_DESCRIPTION_CHARS, NAME, slug
 from satchel.skill.problems import Problem
-from satchel.skill.tree import skill_file
+from satchel.skill.reader import load_document
 from satchel.skill.validate import validate_draft, validate_folder
 
 if TYPE_CHECKING:
-    from satchel.authoring.rules import Verdict
-    from satchel.skill.model import Document
+    from satchel.authoring.checklist import CheckResult
+    from satchel.skill.document import SkillDocument
 
 LEAST = {"en": 40, "zh": 20}
-"""Characters of a description below which it cannot say what and when."""
-MAX_LINES = 500
+MAX_BODY_LINES = 500
 _OWN_BOX = frozenset((
     "body-empty", "body-long", "file-missing", "description-too-long", "description-unwritten",
     "name-pattern", "name-mismatch", "name-missing",
 ))  # fmt: skip
-"""Problems that a box of its own tells."""
+"""Problems with a rule of their own."""
 _WHEN = re.compile(
     r"\buse(?:d|ful)?\b[^.]{0,40}\b(?:when|whenever|if|for|to|before|after|during|by|in)\b|"
     r"\bwhen(?:ever)?\b|"
@@ -51,14 +50,14 @@ _WHEN_ONLY = re.compile(
     r"^\s*(?:when|whenever|if)\b(?! and)[^,.。]*[.。]?\s*$|^当[^，,。]*时?使用[。]?$",
     re.IGNORECASE,
 )
-"""A description that says when, and nothing else."""
+"""A description that only states when to use the skill."""
 _UNWRITTEN = re.compile(
     r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
     r"\[insert [^\]]*\]"
     r"|Description (?:goes )?here\b|待编写|待补充|在此填写)",
     re.IGNORECASE,
 )
-"""What a template leaves behind, where a line begins: elsewhere people write about such things."""
+"""Template placeholders at the start of a line; elsewhere they are prose."""
 _PERSON = re.compile(
     r"\bI (?:can|will|help|am)\b|\bI'll\b|\bI'm\b|\bmy job\b|\byou can use (?:this|me)\b|"
     r"\blet me\b|我(?:可以|会|能)|我是",
@@ -66,21 +65,21 @@ _PERSON = re.compile(
 )
 
 
-def check_skill_md(folder: str, *, language: str = "", data: bytes | None = None) -> Sheet:
-    """Fill in the list.
+def check_skill_md(folder: str, *, language: str = "", data: bytes | None = None) -> CheckSheet:
+    """Check a SKILL.md.
 
     Args:
         folder: The skill's folder, absolute.
-        language: `en` or `zh`, when the description must be in that language.
-        data: What the SKILL.md would be; what it is on the disk when None.
+        language: `en` or `zh`, to require the description in that language.
+        data: Content of SKILL.md; None reads the file.
 
     Raises:
         SatchelError: there is no SKILL.md, or it cannot be read.
     """
-    del language  # a SKILL.md may be in any language: its reader is a model
-    file = skill_file(os.listdir(folder))
+    del language  # any language is valid: its reader is a model
+    file = skill_md_name(os.listdir(folder))
     path = os.path.join(folder, file)
-    sheet = Sheet("skill", path)
+    sheet = CheckSheet("skill", path)
     if data is None:
         document, problems = load_document(folder, file), validate_folder(path)
     else:
@@ -110,11 +109,11 @@ def check_skill_md(folder: str, *, language: str = "", data: bytes | None = None
     return sheet
 
 
-def check_description(text: str) -> list[Verdict]:
-    """What is to be said about a description before there is a skill: its length, what, when."""
+def check_description(text: str) -> list[CheckResult]:
+    """Return problems of a description before there is a skill: length, what, when."""
     import json
 
-    from satchel.skill.load import parse_document
+    from satchel.skill.reader import parse_document
 
     line = json.dumps(" ".join(text.split()), ensure_ascii=False)
     document = parse_document(
@@ -123,14 +122,14 @@ def check_description(text: str) -> list[Verdict]:
         "SKILL.md",
         (0, 0, 0),
     )
-    sheet = Sheet("skill", "")
+    sheet = CheckSheet("skill", "")
     _judge_head(sheet, document, "a")
     return [one for one in sheet.report("", "").verdicts if one.state == "fail"]
 
 
-def _judge_triggers(sheet: Sheet, folder: str) -> None:
-    """Prompts that nobody can run prove nothing; that there are none is no fault."""
-    from satchel.skill.triggers import load_triggers
+def _judge_triggers(sheet: CheckSheet, folder: str) -> None:
+    """Check the trigger prompts; having none is valid."""
+    from satchel.skill.trigger_file import load_triggers
 
     triggers = load_triggers(folder)
     found = triggers.problems if triggers is not None else ()
@@ -138,23 +137,23 @@ def _judge_triggers(sheet: Sheet, folder: str) -> None:
     sheet.judge("triggers-readable", slips, triggers.path if triggers is not None else "")
 
 
-def _judge_head(sheet: Sheet, document: Document, folder: str) -> None:
+def _judge_head(sheet: CheckSheet, document: SkillDocument, folder: str) -> None:
     head, lines = document.head, document.lines
     if head is None:
         return
     text, line = head.description, lines.get("description", 0)
     first = _UNWRITTEN.match(text)
     unwritten = first.group().strip() if first else ""
-    found = unwritten or _unwritten(document.body)
+    found = unwritten or _placeholders(document.body)
     sheet.judge("skill-filled", [(line if unwritten else 0, {"text": found})] if found else [])
-    # What is still to be written has no length, what or when to judge.
-    least = LEAST[words.language_of(text)]
-    length = words.length_of(text)
-    fits = least <= length and len(text) <= MAX_DESCRIPTION
+    # A placeholder has no length, what or when to judge.
+    least = LEAST[text_rules.language_of(text)]
+    length = text_rules.length_of(text)
+    fits = least <= length and len(text) <= MAX_DESCRIPTION_CHARS
     values = {"length": str(length)}
     sheet.judge("skill-length", [] if fits or unwritten else [(line, values)])
-    said = text[: words.LONGEST]
-    says_what = not _WHEN_ONLY.match(said) and words.has_words(said)
+    said = text[: text_rules.MAX_EXAMINED_CHARS]
+    says_what = not _WHEN_ONLY.match(said) and text_rules.has_words(said)
     sheet.judge("skill-what", [] if says_what or unwritten or length < least else [(line, {})])
     says_when = bool(_WHEN.search(said)) or "when_to_use" in document.fields
     sheet.judge("skill-when", [] if says_when or unwritten or length < least else [(line, {})])
@@ -168,11 +167,11 @@ def _judge_head(sheet: Sheet, document: Document, folder: str) -> None:
     sheet.judge("skill-name", [] if right else [(lines.get("name", 0), values)])
 
 
-def _judge_body(sheet: Sheet, document: Document, problems: list[Problem]) -> None:
+def _judge_body(sheet: CheckSheet, document: SkillDocument, problems: list[Problem]) -> None:
     empty = not document.body.strip()
     sheet.judge("body-there", [(0, {})] if empty else [])
     lines = document.body.count("\n")
-    sheet.judge("body-short", [(0, {"lines": str(lines)})] if lines > MAX_LINES else [])
+    sheet.judge("body-short", [(0, {"lines": str(lines)})] if lines > MAX_BODY_LINES else [])
     missing = [
         (problem.line, problem.values) for problem in problems if problem.code == "file-missing"
     ]
@@ -181,8 +180,8 @@ def _judge_body(sheet: Sheet, document: Document, problems: list[Problem]) -> No
     sheet.judge("references-exist", (item for item in missing if item not in scripts))
 
 
-def _unwritten(body: str) -> str:
-    """What a template left in the instructions; code is passed over, it may look for such words."""
+def _placeholders(body: str) -> str:
+    """Return template placeholders in the instructions, outside code."""
     fenced = False
     for line in body.split("\n"):
         if line.lstrip()[:3] in ("```", "~~~"):
@@ -195,23 +194,23 @@ def _unwritten(body: str) -> str:
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.authoring.rules import Report, State
-    from satchel.authoring.words import Draft
+    from satchel.authoring.checklist import CheckReport, State
+    from satchel.authoring.text_rules import DraftManifest
 
-    Prove = Callable[[Sheet, str, Draft], None]
-    """Ticks the boxes that need a run; given the sheet, the folder and what it declares."""
+    Prove = Callable[[CheckSheet, str, DraftManifest], None]
+    """Checks the rules that need a run, from the sheet, the folder and the draft."""
 
-__all__ = ["check_folder", "lists_of"]
+__all__ = ["check_folder", "main_files"]
 
 
-def lists_of(folder: str) -> list[str]:
-    """The main files of a folder: `SKILL.md`, `skill.yaml`, both or none."""
+def main_files(folder: str) -> list[str]:
+    """Return the main files of a folder: `SKILL.md`, `skill.yaml`, both or none."""
     try:
         names = os.listdir(folder)
     except OSError:
         return []
-    own = skill_file(names)
-    return [*([own] if own else []), *([FILE] if FILE in names else [])]
+    own = skill_md_name(names)
+    return [*([own] if own else []), *([MANIFEST] if MANIFEST in names else [])]
 
 
 def check_folder(
@@ -220,21 +219,21 @@ def check_folder(
     language: str = "",
     prove: Prove | None = None,
     listed: tuple[State, str] | None = None,
-) -> list[Report]:
-    """Check a skill's folder by every list that it falls under.
+) -> list[CheckReport]:
+    """Check a skill's folder with every applicable check-list.
 
     Args:
         folder: The folder.
-        language: `en` or `zh`, when the texts of a tool must be in that language.
-        prove: Runs the program, in the sandbox; without it the boxes for that stay open.
-        listed: Whether its tools are in the project's list, and why not; None when nobody looked.
+        language: `en` or `zh`, to require a tool's texts in that language.
+        prove: Runs the program in the sandbox; without it those rules stay open.
+        listed: Whether its tools are in the project's list, and why not; None if unchecked.
 
     Raises:
         NotFound: it has neither a SKILL.md nor a skill.yaml.
         Refused: it cannot be read.
     """
     folder = os.path.abspath(folder)
-    files = lists_of(folder)
+    files = main_files(folder)
     if not files:
         if os.path.lexists(os.path.join(folder, "skill.yml")):
             problem = Problem("tool-file-name")
@@ -244,11 +243,11 @@ def check_folder(
             say("Give the folder of a skill, or write one with `satchel new`"),
         )
     name = os.path.basename(folder)
-    reports: list[Report] = []
+    reports: list[CheckReport] = []
     try:
-        if files[0] != FILE:
+        if files[0] != MANIFEST:
             reports.append(check_skill_md(folder, language=language).report(name, folder))
-        if FILE in files:
+        if MANIFEST in files:
             reports.append(_tool_report(folder, language, prove, listed))
     except OSError as exc:
         raise Refused(
@@ -260,7 +259,7 @@ def check_folder(
 
 def _tool_report(
     folder: str, language: str, prove: Prove | None, listed: tuple[State, str] | None
-) -> Report:
+) -> CheckReport:
     from satchel.authoring.check_tool import check_tool
 
     sheet, draft, reading = check_tool(folder, language=language)

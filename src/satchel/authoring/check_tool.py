@@ -1,6 +1,6 @@
-"""Does a tool skill pass its check-list? Read from its files; nothing of it is run here.
+"""Check-list of tool skills, from their files; nothing is run.
 
-The boxes that only a run can tick are judged by `proving`, when somebody asks for it.
+Rules that need a run are checked by `tool_trial`, on request.
 """
 
 from __future__ import annotations
@@ -10,38 +10,44 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import open_beneath
-from satchel._language import say
-from satchel.authoring import words
-from satchel.authoring.look_python import Look, Spot, look, program_files, read_text
-from satchel.authoring.rules import Sheet
-from satchel.authoring.words import (
+from satchel.authoring import text_rules
+from satchel.authoring.checklist import CheckSheet
+from satchel.authoring.source_analysis import (
+    SourceAnalysis,
+    SourceSpot,
+    analyse_python,
+    program_files,
+    read_text,
+)
+from satchel.authoring.text_rules import (
     draft_of,
-    inside_shown,
+    internals_in,
     judge_descriptions,
     judge_language,
     judge_names,
     judge_parameters,
-    slip_in,
+    message_error,
 )
 from satchel.errors import AccessDenied, InvalidInput
-from satchel.skill.manifest import FILE
-from satchel.skill.manifest_read import RUNTIMES, load_manifest
+from satchel.i18n import say
+from satchel.skill.document import MANIFEST
+from satchel.skill.manifest_parser import RUNTIMES, load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from satchel.authoring.rules import Slip
-    from satchel.authoring.words import Draft, DraftTool
+    from satchel.authoring.checklist import Slip
+    from satchel.authoring.text_rules import DraftManifest, DraftTool
     from satchel.errors import SatchelError
-    from satchel.skill.manifest_read import Reading
+    from satchel.skill.manifest_parser import ManifestResult
 
-MAX_FILES = 10_000
-_SAME_TIME = 2.0
-"""Seconds between two files that were unpacked or checked out together, in any order."""
+MAX_FOLDER_FILES = 10_000
+_SAME_TIME_S = 2.0
+"""Files unpacked or checked out together differ by at most this."""
 _OWN_BOX = frozenset((
     "tool-name", "tool-name-prefix", "tool-runtime", "tool-entry-missing", "tool-entry-path",
 ))  # fmt: skip
-"""Problems of the reader that a box of its own tells."""
+"""Manifest problems with a rule of their own."""
 _FILE_NAME = re.compile(
     r"(?:^|_)(?:path|file|filename|filepath|dir|directory|folder)$", re.IGNORECASE
 )
@@ -60,7 +66,7 @@ ENDINGS = {
     "node": (".ts", ".js", ".mjs", ".cjs", ".mts", ".cts"),
     "go": (".go",),
 }
-"""Runtime -> endings of its entry."""
+"""Runtime -> file endings of its entry."""
 _NEED_SOURCE = (
     "protocol-read", "protocol-write", "protocol-quiet", "error-wording", "error-inside",
     "error-language", "no-uncaught",
@@ -72,17 +78,19 @@ _LACKS = {
 }
 
 
-def check_tool(folder: str, *, language: str = "") -> tuple[Sheet, Draft, Reading]:
-    """Fill in the list as far as reading goes.
+def check_tool(
+    folder: str, *, language: str = ""
+) -> tuple[CheckSheet, DraftManifest, ManifestResult]:
+    """Check the rules that need no run.
 
     Args:
         folder: The skill's folder, absolute.
-        language: `en` or `zh`, when the texts must be in that language.
+        language: `en` or `zh`, to require texts in that language.
 
     Raises:
         OSError: there is no skill.yaml, or it cannot be read.
     """
-    sheet = Sheet("tool", os.path.join(folder, FILE))
+    sheet = CheckSheet("tool", os.path.join(folder, MANIFEST))
     reading = load_manifest(folder)
     draft = draft_of(reading)
     _judge_reading(sheet, reading)
@@ -90,8 +98,8 @@ def check_tool(folder: str, *, language: str = "") -> tuple[Sheet, Draft, Readin
         sheet.skip_rest(say("`skill.yaml` cannot be read"))
         return sheet, draft, reading
     prefix = os.path.basename(folder).replace("-", "_")
-    libraries = dependencies(folder) - {prefix.replace("_", "-")}
-    judge_names(sheet, draft.tools, prefix, dependencies(folder))
+    libraries = dependency_names(folder) - {prefix.replace("_", "-")}
+    judge_names(sheet, draft.tools, prefix, dependency_names(folder))
     judge_descriptions(sheet, draft.tools, libraries)
     judge_parameters(sheet, [one for tool in draft.tools for one in tool.parameters])
     judge_language(sheet, draft.tools, language, say("no `--language` was given"))
@@ -100,15 +108,15 @@ def check_tool(folder: str, *, language: str = "") -> tuple[Sheet, Draft, Readin
     _judge_packages(sheet, folder, draft)
     _judge_code(sheet, folder, draft, language)
     _judge_files(sheet, draft)
-    judge_line_ends(sheet, folder, FILE)
+    judge_line_ends(sheet, folder, MANIFEST)
     return sheet, draft, reading
 
 
-def _judge_reading(sheet: Sheet, reading: Reading) -> None:
+def _judge_reading(sheet: CheckSheet, reading: ManifestResult) -> None:
     rest = [problem for problem in reading.problems if problem.code not in _OWN_BOX]
     for rule, bad in (("manifest-valid", True), ("manifest-clean", False)):
         if not bad and not reading.fields:
-            continue  # nobody knows what is in it
+            continue  # its content is unknown
         sheet.judge(
             rule,
             (
@@ -119,8 +127,8 @@ def _judge_reading(sheet: Sheet, reading: Reading) -> None:
         )
 
 
-def dependencies(folder: str) -> frozenset[str]:
-    """Names of the libraries that a skill asks for, in lower case."""
+def dependency_names(folder: str) -> frozenset[str]:
+    """Return the lowercase names of a skill's dependencies."""
     found: set[str] = set()
     text = read_text(os.path.join(folder, "requirements.txt")) or ""
     for line in text.splitlines():
@@ -144,7 +152,7 @@ def dependencies(folder: str) -> frozenset[str]:
         if isinstance(given, dict):
             names = cast("dict[str, Any]", given)
             found |= {str(name).rpartition("/")[2].lower() for name in names}
-    # Words that a description may well use.
+    # Library names that are also common words.
     return frozenset(
         found - {"requests", "sharp", "moment", "click", "rich", "express", "got", "open"}
     )
@@ -153,7 +161,9 @@ def dependencies(folder: str) -> frozenset[str]:
 # --- runtime, entry, docs -----------------------------------------------------------------
 
 
-def _judge_start(sheet: Sheet, folder: str, draft: Draft, reading: Reading) -> None:
+def _judge_start(
+    sheet: CheckSheet, folder: str, draft: DraftManifest, reading: ManifestResult
+) -> None:
     known = draft.runtime in RUNTIMES
     line = reading.lines.get("runtime", 0)
     wrong = bool(draft.runtime) and not known
@@ -163,7 +173,7 @@ def _judge_start(sheet: Sheet, folder: str, draft: Draft, reading: Reading) -> N
     sheet.judge("runtime-known", [(line, values)] if wrong else [])
     line = reading.lines.get("entry", 0)
     values = {"entry": draft.entry[:100], "runtime": draft.runtime}
-    there = bool(draft.entry) and entry_is_there(folder, draft.entry)
+    there = bool(draft.entry) and is_regular_file(folder, draft.entry)
     sheet.judge("entry-exists", [] if there or not draft.entry else [(line, values)])
     if not known or not draft.entry:
         why = say("`runtime` or `entry` is not known")
@@ -185,8 +195,7 @@ def _judge_start(sheet: Sheet, folder: str, draft: Draft, reading: Reading) -> N
         sheet.judge("entry-executable", [] if may or not fits else [(line, values)])
 
 
-def _judge_fresh(sheet: Sheet, folder: str, entry: str) -> None:
-    """A binary that is older than its source is not what its author sees."""
+def _judge_fresh(sheet: CheckSheet, folder: str, entry: str) -> None:
     times = {
         one.name: one.stat().st_mtime
         for one in os.scandir(folder)
@@ -201,12 +210,12 @@ def _judge_fresh(sheet: Sheet, folder: str, entry: str) -> None:
     if source.endswith(".c"):
         remedy = say("Run `{command}`", command=f"cc -O2 -o {entry} {source}")
     values = {"source": source, "entry": entry, "remedy": remedy}
-    stale = times[source] > made + _SAME_TIME
+    stale = times[source] > made + _SAME_TIME_S
     sheet.judge("binary-fresh", [(0, values)] if stale else [], os.path.join(folder, source))
 
 
 def likely_runtime(value: str) -> str:
-    """The runtime that a misspelt word surely means; nothing when it may be another."""
+    """Return the runtime meant by a misspelling; empty if ambiguous."""
     import difflib
 
     word = value.strip().lower()
@@ -217,7 +226,7 @@ def likely_runtime(value: str) -> str:
     return _SYNONYMS.get(word) or _SYNONYMS.get(plain) or (near[0] if len(near) == 1 else "")
 
 
-def entry_is_there(folder: str, entry: str) -> bool:
+def is_regular_file(folder: str, entry: str) -> bool:
     """Whether a path is a regular file inside a folder."""
     import stat
 
@@ -231,7 +240,7 @@ def entry_is_there(folder: str, entry: str) -> bool:
         os.close(descriptor)
 
 
-def _judge_docs(sheet: Sheet, draft: Draft) -> None:
+def _judge_docs(sheet: CheckSheet, draft: DraftManifest) -> None:
     tools = draft.tools
     for rule, empty in (
         ("docs-when", [tool for tool in tools if not tool.when]),
@@ -246,7 +255,7 @@ def _judge_docs(sheet: Sheet, draft: Draft) -> None:
 
 
 def _wrong_examples(tool: DraftTool) -> Iterator[Slip]:
-    from satchel.tools.parameters import check
+    from satchel.tools.schema import check
 
     for shown in tool.examples:
         try:
@@ -259,8 +268,8 @@ def _wrong_examples(tool: DraftTool) -> Iterator[Slip]:
 # --- the program --------------------------------------------------------------------------
 
 
-def _judge_packages(sheet: Sheet, folder: str, draft: Draft) -> None:
-    """What the program asks for, by the very readers that its build uses."""
+def _judge_packages(sheet: CheckSheet, folder: str, draft: DraftManifest) -> None:
+    """Check dependencies with the readers of the build."""
     from satchel.errors import BuildFailed
     from satchel.runners.node import read_lock, read_package
     from satchel.runners.python import REQUIREMENTS, read_requirements
@@ -281,12 +290,11 @@ def _judge_packages(sheet: Sheet, folder: str, draft: Draft) -> None:
             readers[name](folder)
         except BuildFailed as exc:
             path = os.path.join(folder, name)
-            slips = _package_slips(exc, read_text(path) or "", numbered=name == REQUIREMENTS)
+            slips = _package_errors(exc, read_text(path) or "", numbered=name == REQUIREMENTS)
             sheet.judge("packages", slips, path)
 
 
-def _package_slips(exc: SatchelError, text: str, *, numbered: bool) -> Iterator[Slip]:
-    """One slip for each thing that a reader names, with its line."""
+def _package_errors(exc: SatchelError, text: str, *, numbered: bool) -> Iterator[Slip]:
     head, *rest = exc.message.splitlines()
     if not rest:
         yield 0, {"problem": head, "remedy": exc.hint}
@@ -302,7 +310,7 @@ def _package_slips(exc: SatchelError, text: str, *, numbered: bool) -> Iterator[
         yield line, {"problem": head + say(": ") + told, "remedy": exc.hint}
 
 
-def _judge_code(sheet: Sheet, folder: str, draft: Draft, language: str) -> None:
+def _judge_code(sheet: CheckSheet, folder: str, draft: DraftManifest, language: str) -> None:
     if draft.runtime == "go":
         there = os.path.isfile(os.path.join(folder, "go.mod"))
         name = os.path.basename(folder)
@@ -321,9 +329,9 @@ def _judge_code(sheet: Sheet, folder: str, draft: Draft, language: str) -> None:
         sheet.skip(say("there is no source to look at"), "program-parses", *_NEED_SOURCE)
         return
     try:
-        found = look(files)
+        found = analyse_python(files)
     except RecursionError:
-        found = Look(broken=Spot(say("it is nested too deeply"), files[0].path, 0))
+        found = SourceAnalysis(broken=SourceSpot(say("it is nested too deeply"), files[0].path, 0))
     if found.broken is not None:
         path = os.path.join(folder, found.broken.path)
         values = {"reason": found.broken.text}
@@ -332,49 +340,51 @@ def _judge_code(sheet: Sheet, folder: str, draft: Draft, language: str) -> None:
         return
     sheet.judge("program-parses")
     _judge_protocol(sheet, folder, draft, found)
-    wanted = language or words.language_of(draft.tools[0].description if draft.tools else "")
+    wanted = language or text_rules.language_of(draft.tools[0].description if draft.tools else "")
     _judge_errors(sheet, folder, found, wanted)
     if draft.access == "write":
-        bad = found.writes_files and not found.looks_first
+        bad = found.writes_files and not found.checks_existence
         sheet.judge("write-looks", [(0, {})] if bad else [], os.path.join(folder, draft.entry))
 
 
-def _judge_protocol(sheet: Sheet, folder: str, draft: Draft, look: Look) -> None:
-    for rule, spot in (("protocol-read", look.reads), ("protocol-write", look.writes)):
+def _judge_protocol(
+    sheet: CheckSheet, folder: str, draft: DraftManifest, source: SourceAnalysis
+) -> None:
+    for rule, spot in (("protocol-read", source.reads), ("protocol-write", source.writes)):
         slips = [(spot.line, {"what": spot.text})] if spot else []
         sheet.judge(rule, slips, os.path.join(folder, spot.path) if spot else "")
     sheet.judge("protocol-quiet")
-    for spot in look.loud:
+    for spot in source.loud:
         path = os.path.join(folder, spot.path)
         sheet.judge("protocol-quiet", [(spot.line, {"what": spot.text})], path)
     bare = say("Nothing catches every exception: there is no `except Exception`")
-    slips = [] if look.guarded else [(1, {"what": bare})]
+    slips = [] if source.guarded else [(1, {"what": bare})]
     sheet.judge("no-uncaught", slips, os.path.join(folder, draft.entry))
 
 
-def _judge_errors(sheet: Sheet, folder: str, look: Look, wanted: str) -> None:
-    if not look.errors and not look.leaks:
+def _judge_errors(sheet: CheckSheet, folder: str, source: SourceAnalysis, wanted: str) -> None:
+    if not source.errors and not source.leaks:
         why = say("no text of an error was found in the source")
         sheet.skip(why, "error-wording", "error-inside", "error-language")
         return
     for rule in ("error-wording", "error-inside", "error-language"):
         sheet.judge(rule)
-    for spot in look.errors:
+    for spot in source.errors:
         path, shown = os.path.join(folder, spot.path), spot.text[:60]
-        slip = slip_in(spot.text)
+        slip = message_error(spot.text)
         if slip:
             values = {"text": shown, "lacks": say(_LACKS[slip])}
             sheet.judge("error-wording", [(spot.line, values)], path)
-        if inside_shown(spot.text):
+        if internals_in(spot.text):
             sheet.judge("error-inside", [(spot.line, {"text": f"`{shown}`"})], path)
-        if words.has_words(spot.text) and words.language_of(spot.text) != wanted:
+        if text_rules.has_words(spot.text) and text_rules.language_of(spot.text) != wanted:
             sheet.judge("error-language", [(spot.line, {"text": shown})], path)
-    for spot in look.leaks:
+    for spot in source.leaks:
         path = os.path.join(folder, spot.path)
         sheet.judge("error-inside", [(spot.line, {"text": spot.text})], path)
 
 
-def _judge_files(sheet: Sheet, draft: Draft) -> None:
+def _judge_files(sheet: CheckSheet, draft: DraftManifest) -> None:
     unseen = [
         one
         for tool in draft.tools
@@ -391,11 +401,13 @@ def _judge_files(sheet: Sheet, draft: Draft) -> None:
 # --- files --------------------------------------------------------------------------------
 
 
-def judge_line_ends(sheet: Sheet, folder: str, main: str) -> None:
-    """Line ends that a system trips over."""
+def judge_line_ends(sheet: CheckSheet, folder: str, main: str) -> None:
+    """Check line ends of scripts."""
     found = scripts_with_windows_ends(folder)
     if found is None:
-        sheet.skip(say("the folder has more than {count} files", count=MAX_FILES), "script-ends")
+        sheet.skip(
+            say("the folder has more than {count} files", count=MAX_FOLDER_FILES), "script-ends"
+        )
     else:
         sheet.judge("script-ends", ((1, {"file": name}) for name in found), folder)
     text = read_text(os.path.join(folder, main), 4 << 20)
@@ -406,7 +418,7 @@ def judge_line_ends(sheet: Sheet, folder: str, main: str) -> None:
 
 
 def scripts_with_windows_ends(folder: str) -> list[str] | None:
-    """Files that begin with `#!` and end that line with a carriage return; None for too many."""
+    """Return scripts whose `#!` line ends with a carriage return; None for too many files."""
     found: list[str] = []
     looked = 0
     for here, folders, files in os.walk(folder):
@@ -414,7 +426,7 @@ def scripts_with_windows_ends(folder: str) -> list[str] | None:
             name for name in folders if not name.startswith(".") and name != "node_modules"
         )
         looked += len(files) + len(folders)
-        if looked > MAX_FILES:
+        if looked > MAX_FOLDER_FILES:
             return None
         for name in sorted(files):
             path = os.path.join(here, name)
@@ -424,7 +436,7 @@ def scripts_with_windows_ends(folder: str) -> list[str] | None:
                 with open(path, "rb") as file:
                     start = file.read(256)
             except OSError:
-                continue  # who cannot be read here cannot be run here
+                continue  # an unreadable file cannot be run either
             if start.startswith(b"#!") and start.partition(b"\n")[0].endswith(b"\r"):
                 found.append(os.path.relpath(path, folder).replace(os.sep, "/"))
     return found

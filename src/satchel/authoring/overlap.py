@@ -1,15 +1,13 @@
-"""Which skills of a library are easily mistaken for each other?
+"""Similar skills in a library: near copies and confusable pairs.
 
-Two skills are as close as the words of their descriptions: the cosine between them, where a word
-weighs the more the rarer it is here. It is the same from either side, and the words that make it up
-are shown. Names are left out: a copy under another name is a copy.
+The similarity of two skills is the cosine of the words of their descriptions, weighted by rarity in
+the library. It is symmetric, and the shared words are shown. Names are ignored: a copy under
+another name is a copy.
 
-Every pair at once would be two thousand million comparisons for 70,000 skills. But a pair can only
-be close by a rare word: where words are ordered from common to rare, two skills that are closer
-than some bound share a word at the rare end of both. So only those ends are indexed, and the bound
-rises as better pairs are found. Descriptions made from one pattern share many common words, which
-all together make no pair close: whoever was found by a common word is passed over when all that it
-has of this and commoner words is too little. The answer is exact all the same.
+Comparing all pairs would take two thousand million comparisons for 70,000 skills. With words
+ordered from common to rare, two skills above a bound share a word at the rare end of both. Only
+those ends are indexed, and the bound rises as better pairs are found. Candidates that share only
+common words are skipped when the weight of those words cannot reach the bound. The result is exact.
 """
 
 from __future__ import annotations
@@ -21,8 +19,17 @@ from collections import Counter, defaultdict
 from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.authoring.triggers import DENSE, tells
-from satchel.detect.terms import IDLE, IDLE_SIGNS, IDLE_WORDS, WORD, stem, terms_of, words_shown
+from satchel.authoring.trigger_tests import DENSE, is_significant
+from satchel.detect.tokenizer import (
+    DENSE_STOPWORDS,
+    STOP_SIGNS,
+    STOPWORDS,
+    WORD,
+    pieces_of,
+    stem,
+    terms_of,
+    words_shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,43 +37,40 @@ if TYPE_CHECKING:
     from satchel.skill import Skill
 
     Progress = Callable[[int, int], None]
-    """Told how many of how many skills are done."""
+    """Called with the number of processed skills and the total."""
 
-COPY = 0.9
-"""From here on two descriptions are nearly the same text."""
-CONFUSABLE = 0.3
-"""From here on a pair is worth a look: of the mistakes that our detector makes among 4,076 tools,
-59 % are between such pairs, which are 0.4 % of all."""
-_SHOWN = 6
-_FEW = 100
-"""Skills from which on a library tells how rare a word is; a smaller one is taken for so many."""
-_SLACK = 1e-9
-_LONGEST = 2_000
-"""Characters of a description that are compared."""
-_IDLE = frozenset(map(stem, IDLE)) | IDLE_WORDS
+MIN_COPY_SCORE = 0.9
+MIN_CONFUSABLE_SCORE = 0.3
+"""Of the detector's mistakes among 4,076 tools, 59 % are between pairs above it, which are 0.4 % of
+all."""
+_MAX_WORDS_SHOWN = 6
+_MIN_LIBRARY_SKILLS = 100
+"""A smaller library is treated as this large, since it has no reliable word rarity."""
+_MIN_SCORE = 1e-9
+_MAX_DESCRIPTION_CHARS = 2_000
+_IDLE = frozenset(map(stem, STOPWORDS)) | DENSE_STOPWORDS
 _RUNS = re.compile(f"{DENSE.pattern}+")
-_GRAMMAR = "".join(IDLE_SIGNS - frozenset("会能可有用不以于")) + "、。，・"
-"""Signs that a stretch of signs does not begin or end with."""
-_LONGEST_STRETCH = 8
-_LAST = 1 << 62
-"""After any number of a row."""
+_GRAMMAR = "".join(STOP_SIGNS - frozenset("会能可有用不以于")) + "、。，・"
+"""Signs that no word of a dense script begins or ends with."""
+_MAX_RUN_CHARS = 8
+_MAX_ROW_INDEX = 1 << 62
 
 
-class Pair(NamedTuple):
-    """Two skills that are close."""
+class OverlapPair(NamedTuple):
+    """A pair of similar skills."""
 
     one: Skill
     other: Skill
     score: float
     shared: tuple[str, ...]
-    """Words of both, the weightiest first."""
+    """Shared words, heaviest first."""
     apart: tuple[tuple[str, ...], tuple[str, ...]]
-    """Words that only the first has, and only the second."""
+    """Words of the first only, and of the second only."""
 
     @property
     def copy(self) -> bool:
         """Whether they are near copies."""
-        return self.score >= COPY
+        return self.score >= MIN_COPY_SCORE
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -81,12 +85,12 @@ class Pair(NamedTuple):
         }
 
 
-class Group(NamedTuple):
-    """Skills that say nearly the same."""
+class OverlapGroup(NamedTuple):
+    """A group of near copies."""
 
     skills: tuple[Skill, ...]
     score: float
-    """How close the farthest one is to the first."""
+    """The similarity of the first and the farthest one."""
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -95,46 +99,45 @@ class Group(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """What a library has of both."""
+    """The overlap of a library."""
 
     skills: int
-    groups: list[Group]
-    """Near copies. In the pairs each group is stood for by its first skill."""
-    pairs: list[Pair]
-    """The closest first."""
+    groups: list[OverlapGroup]
+    """Near copies. In `pairs` each group is represented by its first skill."""
+    pairs: list[OverlapPair]
+    """Most similar first."""
     more: bool
-    """Whether there are more pairs than were asked for."""
+    """Whether more pairs were found than requested."""
 
     @property
     def worst(self) -> float:
-        """The closest that any two are."""
+        """The highest score."""
         scores = [one.score for one in (*self.groups, *self.pairs)]
         return max(scores, default=0.0)
 
 
 _Row = dict[str, float]
-"""Word -> its weight; the weights of a row have the length 1."""
+"""Word -> weight; normalised to length 1."""
 _End = list[tuple[str, float]]
 """Words from common to rare, each with the length of the row up to it."""
 
 
 def text_of(skill: Skill) -> str:
-    """What a skill says of itself, but for its name."""
-    text = skill.description[:_LONGEST]
+    """Return the texts of a skill without its name."""
+    text = skill.description[:_MAX_DESCRIPTION_CHARS]
     if skill.head.extra:
-        text = f"{text} {skill.when_to_use[:_LONGEST]} {' '.join(skill.tags)}"
+        text = f"{text} {skill.when_to_use[:_MAX_DESCRIPTION_CHARS]} {' '.join(skill.tags)}"
     return text
 
 
-def terms_in(text: str) -> set[str]:
-    """Its words as detectors cut them, without those that say nothing.
+def significant_terms(text: str) -> set[str]:
+    """Return its terms without stop words.
 
-    Of scripts without spaces the pairs of signs are taken: they are the same with and without a
-    dictionary.
+    Pairs of signs are used for dense scripts: they do not depend on a dictionary.
     """
     return {
         term
-        # In lower case, or `PDFs` would be `PD` and `Fs` too.
+        # Lowercase first, or `PDFs` would also be split.
         for term in terms_of(text.lower())
         if term not in _IDLE and term[0] != WORD and (len(term) > 1 or term.isascii())
     }
@@ -143,36 +146,38 @@ def terms_in(text: str) -> set[str]:
 def compare(
     skills: Sequence[Skill],
     *,
-    least: float = CONFUSABLE,
+    least: float = MIN_CONFUSABLE_SCORE,
     limit: int = 20,
     progress: Progress | None = None,
 ) -> Overlap:
-    """The near copies of a library, and the pairs that are closest beside them.
+    """Find near copies, and the most similar other pairs.
 
     Args:
-        skills: Those that are offered together.
-        least: Pairs below this score are left out.
-        limit: How many pairs to find.
-        progress: Told how far it is.
+        skills: Skills that are offered together.
+        least: The minimum score of pairs.
+        limit: The number of pairs.
+        progress: Called with the progress.
     """
-    tell: Progress = progress or _untold
+    tell: Progress = progress or _no_progress
     total = 3 * len(skills)
     rows = _rows(skills, lambda done: tell(done, total))
-    # Those with the same words need no comparing.
+    # Equal texts need no comparison.
     same: dict[frozenset[str], list[int]] = {}
     for at, row in enumerate(rows):
         same.setdefault(frozenset(row), []).append(at)
     firsts = [found[0] for words, found in same.items() if words]
-    leads = _leads(rows, firsts, lambda done: tell(len(skills) + done, total))
+    leads = _representatives(rows, firsts, lambda done: tell(len(skills) + done, total))
     for words, found in same.items():
         for at in found if words else ():
             leads.setdefault(at, leads[found[0]])
     groups = _groups(skills, rows, leads)
     heads = [at for at in firsts if leads[at] == at]
-    bound = max(least, _SLACK)
-    # One more than is wanted, to know whether there are more.
-    best = _closest(rows, heads, bound, limit + 1, lambda done: tell(2 * len(skills) + done, total))
-    pairs: list[Pair] = []
+    bound = max(least, _MIN_SCORE)
+    # One more than requested, to detect more.
+    best = _closest_pairs(
+        rows, heads, bound, limit + 1, lambda done: tell(2 * len(skills) + done, total)
+    )
+    pairs: list[OverlapPair] = []
     for score, one, other in best:
         first, second = sorted((one, other), key=lambda at: skills[at].ref)
         pairs.append(_pair(skills, rows, first, second, score))
@@ -181,26 +186,25 @@ def compare(
     return Overlap(len(skills), groups, pairs[:limit], len(pairs) > limit)
 
 
-def _untold(_done: int, _total: int) -> None:
-    """Nobody waits."""
+def _no_progress(_done: int, _total: int) -> None: ...
 
 
 def compare_one(
     skill: Skill,
     skills: Sequence[Skill],
     *,
-    least: float = CONFUSABLE,
+    least: float = MIN_CONFUSABLE_SCORE,
     limit: int = 20,
     progress: Progress | None = None,
 ) -> Overlap:
-    """The skills that one is easily mistaken for; near copies are among them."""
-    tell: Progress = progress or _untold
+    """Return skills that are confusable with one, near copies included."""
+    tell: Progress = progress or _no_progress
     rows = _rows(skills, lambda done: tell(done, len(skills)))
     own = next(at for at, one in enumerate(skills) if one.path == skill.path)
     found = [
         (score, at)
         for at, row in enumerate(rows)
-        if at != own and (score := _score(rows[own], row)) >= max(least, _SLACK)
+        if at != own and (score := _score(rows[own], row)) >= max(least, _MIN_SCORE)
     ]
     found.sort(key=lambda pair: (-round(pair[0], 6), skills[pair[1]].ref))
     pairs = [_pair(skills, rows, own, at, score) for score, at in found[:limit]]
@@ -210,12 +214,12 @@ def compare_one(
 def _rows(skills: Sequence[Skill], tell: Callable[[int], None]) -> list[_Row]:
     said: list[set[str]] = []
     for at, skill in enumerate(skills):
-        said.append(terms_in(text_of(skill)))
+        said.append(significant_terms(text_of(skill)))
         if not at % 256:
             tell(at)
     counts = Counter(word for words in said for word in words)
-    # Six copies among nine skills make their own words common: few skills tell little of rareness.
-    total = max(len(said), _FEW)
+    # Copies make their own words common: few skills give no reliable rarity.
+    total = max(len(said), _MIN_LIBRARY_SKILLS)
     weights = {word: math.log(1 + total / count) for word, count in counts.items()}
     rows: list[_Row] = []
     for words in said:
@@ -232,10 +236,10 @@ def _score(one: _Row, other: _Row) -> float:
 
 
 class _Index:
-    """Rows by the words at their rare end, those that have most of a word and commoner ones first.
+    """Index of rows by the words at their rare end, longest prefix first.
 
-    Whoever shares a word but no rarer one has at most what both have of that word and commoner
-    ones: the product of the two lengths. Below the bound nobody need look.
+    Two rows that share a word but no rarer one score at most the product of their prefix lengths up
+    to that word; below the bound they are skipped.
     """
 
     def __init__(self) -> None:
@@ -246,20 +250,19 @@ class _Index:
             insort(self._rows[word], (-length, at))
 
     def near(self, end: _End, bound: float) -> set[int]:
-        """Those that may score as much as the bound beside the row with this end."""
+        """Return rows that may reach the bound together with this one."""
         found: set[int] = set()
         for word, length in end:
             rows = self._rows.get(word)
             if rows is not None:
-                last = bisect_right(rows, (_SLACK - bound / length, _LAST))
+                last = bisect_right(rows, (_MIN_SCORE - bound / length, _MAX_ROW_INDEX))
                 found.update(at for _, at in rows[:last])
         return found
 
 
-def _closest(
+def _closest_pairs(
     rows: list[_Row], which: Sequence[int], bound: float, limit: int, tell: Callable[[int], None]
 ) -> list[tuple[float, int, int]]:
-    """The best `limit` pairs of those that score at least `bound`."""
     index = _Index()
     best: list[tuple[float, int, int]] = []
     for done, at in enumerate(which):
@@ -282,23 +285,25 @@ def _closest(
 
 
 def _rare_end(row: _Row, bound: float) -> _End:
-    """The words of which any pair above the bound shares one: without them too little is left.
+    """Return the words of which any pair above the bound shares one.
 
-    Each is given with the length of all that the row has up to it, from the commonest on.
+    Each comes with the prefix length of the row up to it, starting with the most common.
     """
     left = 0.0
     end: _End = []
     for word, weight in sorted(row.items(), key=lambda item: (item[1], item[0])):
         left += weight * weight
-        if left >= bound * bound - _SLACK:
+        if left >= bound * bound - _MIN_SCORE:
             end.append((word, math.sqrt(left)))
     return end
 
 
-def _leads(rows: list[_Row], firsts: Sequence[int], tell: Callable[[int], None]) -> dict[int, int]:
-    """Skill -> the one that stands for it: the first that it is a near copy of.
+def _representatives(
+    rows: list[_Row], firsts: Sequence[int], tell: Callable[[int], None]
+) -> dict[int, int]:
+    """Map each near copy to its representative, the first similar skill.
 
-    Whoever is stood for by another is compared with nobody else, however many copies there are.
+    Represented skills are not compared again, however many copies there are.
     """
     index = _Index()
     place: dict[int, int] = {}
@@ -306,9 +311,9 @@ def _leads(rows: list[_Row], firsts: Sequence[int], tell: Callable[[int], None])
     for done, at in enumerate(firsts):
         if not done % 256:
             tell(done)
-        end = _rare_end(rows[at], COPY)
-        near = sorted(index.near(end, COPY), key=place.__getitem__)
-        lead = next((one for one in near if _score(rows[at], rows[one]) >= COPY), at)
+        end = _rare_end(rows[at], MIN_COPY_SCORE)
+        near = sorted(index.near(end, MIN_COPY_SCORE), key=place.__getitem__)
+        lead = next((one for one in near if _score(rows[at], rows[one]) >= MIN_COPY_SCORE), at)
         leads[at] = lead
         if lead == at:
             place[at] = done
@@ -316,12 +321,12 @@ def _leads(rows: list[_Row], firsts: Sequence[int], tell: Callable[[int], None])
     return leads
 
 
-def _groups(skills: Sequence[Skill], rows: list[_Row], leads: dict[int, int]) -> list[Group]:
+def _groups(skills: Sequence[Skill], rows: list[_Row], leads: dict[int, int]) -> list[OverlapGroup]:
     members: defaultdict[int, list[int]] = defaultdict(list)
     for at in sorted(leads):
         members[leads[at]].append(at)
     groups = [
-        Group(
+        OverlapGroup(
             tuple(skills[at] for at in (lead, *(one for one in found if one != lead))),
             min(_score(rows[lead], rows[at]) for at in found if at != lead),
         )
@@ -332,23 +337,25 @@ def _groups(skills: Sequence[Skill], rows: list[_Row], leads: dict[int, int]) ->
     return groups
 
 
-def _pair(skills: Sequence[Skill], rows: list[_Row], one: int, other: int, score: float) -> Pair:
+def _pair(
+    skills: Sequence[Skill], rows: list[_Row], one: int, other: int, score: float
+) -> OverlapPair:
     texts = [text_of(skills[at]).lower() for at in (one, other)]
-    shared, first = _told(rows[one], rows[other], *texts)
-    _, second = _told(rows[other], rows[one], *reversed(texts))
-    return Pair(skills[one], skills[other], score, shared, (first, second))
+    shared, first = _split_words(rows[one], rows[other], *texts)
+    _, second = _split_words(rows[other], rows[one], *reversed(texts))
+    return OverlapPair(skills[one], skills[other], score, shared, (first, second))
 
 
-def _told(
+def _split_words(
     row: _Row, others: _Row, text: str, beside: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a text that another one has too, and those that it has alone, as it spells them.
+    """Split the words of a text into those shared with another text and its own.
 
-    What is compared are stems and pairs of signs; people know only words.
+    Terms are compared; words are returned as spelled.
     """
     shared: dict[str, float] = {}
     alone: dict[str, float] = {}
-    spelt = words_shown(text, row)
+    spelt = words_shown(pieces_of(text), row)
     for term, weight in row.items():
         if not DENSE.search(term):
             found = shared if term in others else alone
@@ -358,7 +365,7 @@ def _told(
             pairs = [word[at : at + 2] for at in range(len(word) - 1)]
             found = shared if both else alone
             found[word] = max(row.get(pair, 0.0) for pair in pairs)
-    # Of 合同条款 and 条款 one is enough; and where both say 合同, the new thing is 条款.
+    # One of 合同条款 and 条款 suffices; if both texts contain 合同, the own word is 条款.
     return _weightiest(shared, ()), _weightiest(alone, shared)
 
 
@@ -368,17 +375,19 @@ def _weightiest(words: dict[str, float], known: Iterable[str]) -> tuple[str, ...
     new = [word for word in dense if not any(one in word for one in old)]
     whole = {word for word in new if not any(word != one and word in one for one in new)}
     kept = [word for word in words if word in whole or not DENSE.search(word)]
-    return tuple(sorted(kept, key=lambda word: (-words[word], word))[:_SHOWN])
+    return tuple(sorted(kept, key=lambda word: (-words[word], word))[:_MAX_WORDS_SHOWN])
 
 
 def _dense_words(run: str, row: _Row, others: _Row, beside: str) -> Iterator[tuple[str, bool]]:
-    """The words of a run of signs, and whether the other text has them.
+    """Return the words of a run of signs, and whether the other text has them.
 
-    Without a dictionary: the stretches that both have, and what is left between them.
+    Without a dictionary: the shared substrings, and the rest between them.
     """
     cut = [term.removeprefix(WORD) for term in terms_of(run) if term[0] == WORD]
     if cut:
-        yield from ((word, word in beside) for word in cut if len(word) > 1 and tells(word))
+        yield from (
+            (word, word in beside) for word in cut if len(word) > 1 and is_significant(word)
+        )
         return
     stretch, both = "", False
     for at, sign in enumerate(run):
@@ -395,5 +404,5 @@ def _dense_words(run: str, row: _Row, others: _Row, beside: str) -> Iterator[tup
 
 def _stretch(text: str, *, both: bool) -> Iterator[tuple[str, bool]]:
     text = text.strip(_GRAMMAR)
-    if 1 < len(text) <= _LONGEST_STRETCH and tells(text):
+    if 1 < len(text) <= _MAX_RUN_CHARS and is_significant(text):
         yield text, both

@@ -1,8 +1,7 @@
-"""A new skill that works and passes its check-list as it is: what `satchel new` writes.
+"""Scaffolding: new skills that run and pass their check-list, for `satchel new`.
 
-The templates are real skills called `example-skill`, in English; `templates/zh.json` holds every
-sentence of them in Chinese. So the same program is written in either language, and each template
-can be run and checked by itself.
+The templates are real skills named `example-skill`, in English; `templates/zh.json` contains the
+Chinese of every sentence. Each template can be run and checked by itself.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import os
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from unicodedata import normalize
 
-from satchel._language import say
 from satchel.errors import InvalidInput, Refused
-from satchel.skill.interpret import slug
+from satchel.i18n import say
+from satchel.skill.metadata import slug
 
 if TYPE_CHECKING:
-    from satchel.authoring.words import Language
+    from satchel.authoring.text_rules import Language
 
 Kind = Literal["skill", "python", "typescript", "go", "binary"]
 KINDS: tuple[Kind, ...] = ("skill", "python", "typescript", "go", "binary")
@@ -26,9 +25,9 @@ SYNONYMS: dict[str, Kind] = {
     "c": "binary", "c++": "binary", "rust": "binary", "exe": "binary", "md": "skill",
     "markdown": "skill", "skill.md": "skill", "text": "skill",
 }  # fmt: skip
-"""Word -> the kind that it means."""
+"""Alias -> kind."""
 COMPILE = ("cc", "-O2", "-o", "skill", "main.c")
-"""How the program of a `binary` is made of its source."""
+"""Compiler command of a `binary`."""
 
 _ENTRIES = {
     "python": ("python", "main.py"),
@@ -36,7 +35,7 @@ _ENTRIES = {
     "go": ("go", "main.go"),
     "binary": ("binary", "skill"),
 }
-_MAX_TOOL = 64
+_MAX_TOOL_NAME_CHARS = 64
 
 
 class Scaffold(NamedTuple):
@@ -51,10 +50,10 @@ class Scaffold(NamedTuple):
     tool: str = ""
     """The name of its tool; empty for a SKILL.md."""
     missing: str = ""
-    """What could not be made here, such as the program of a binary without a compiler."""
+    """What could not be created here, such as a binary without a compiler."""
 
 
-def make(name: str, kind: Kind = "skill", language: Language = "en") -> Scaffold:
+def new_skill(name: str, kind: Kind = "skill", language: Language = "en") -> Scaffold:
     """The files of a new skill.
 
     Args:
@@ -79,13 +78,13 @@ def make(name: str, kind: Kind = "skill", language: Language = "en") -> Scaffold
     skill_id = slug(name)
     domain = skill_id.replace("-", "_")
     tool = "" if kind == "skill" else f"{domain}_count"
-    if tool and (not domain[0].isalpha() or len(tool) > _MAX_TOOL):
+    if tool and (not domain[0].isalpha() or len(tool) > _MAX_TOOL_NAME_CHARS):
         raise InvalidInput(
             say(
                 "`{name}` cannot begin the name of a tool: it needs a letter first, and at most"
                 " {limit} characters",
                 name=skill_id,
-                limit=_MAX_TOOL - len("_count"),
+                limit=_MAX_TOOL_NAME_CHARS - len("_count"),
             ),
             say("Choose another name"),
         )
@@ -104,7 +103,6 @@ def make(name: str, kind: Kind = "skill", language: Language = "en") -> Scaffold
 
 
 def _templates(folder: str) -> dict[str, str]:
-    """Path of each file in a folder of templates -> its text."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates", folder)
     found: dict[str, str] = {}
     for here, _, names in os.walk(root):
@@ -124,7 +122,7 @@ def _filled(text: str, skill_id: str, domain: str, kind: Kind, language: Languag
         text = text.replace("entry: main.py", f"entry: {entry}")
     if language == "zh":
         table = translations()
-        # Longer ones first: a sentence may hold another one.
+        # Longest first: a sentence may contain another one.
         for sentence in sorted(table, key=len, reverse=True):
             text = text.replace(sentence, table[sentence])
     text = text.replace("Example skill", skill_id.replace("-", " ").capitalize())
@@ -132,7 +130,7 @@ def _filled(text: str, skill_id: str, domain: str, kind: Kind, language: Languag
 
 
 def translations() -> dict[str, str]:
-    """Every sentence of the templates -> its Chinese."""
+    """Return English -> Chinese of the templates."""
     import json
 
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates", "zh.json")
@@ -141,10 +139,10 @@ def translations() -> dict[str, str]:
 
 
 def _compiled(source: bytes) -> bytes | None:
-    """The program of a C source; None where there is no compiler.
+    """Compile a C source; None without a compiler.
 
     Raises:
-        Refused: it does not compile, which is the fault of what is installed: the source is ours.
+        Refused: the installed compiler fails.
     """
     import shutil
     import subprocess
@@ -172,11 +170,11 @@ def _compiled(source: bytes) -> bytes | None:
 
 
 def write_into(scaffold: Scaffold, folder: str) -> str:
-    """Write a new skill below a folder, all of it or nothing; returns the skill's folder.
+    """Write a new skill below a folder atomically; return the skill's folder.
 
     Raises:
-        InvalidInput: there is something of that name.
-        Refused: the disk says no.
+        InvalidInput: the name is taken.
+        Refused: the folder cannot be written.
     """
     import shutil
     import tempfile

@@ -1,16 +1,16 @@
-"""WHAT THE MODEL IS TOLD: a block of text about the skills, within a budget, and an account of it.
+"""The catalogue: a list of skills for the system prompt, within a budget.
 
     catalogue = build_catalogue(snapshot.skills, budget=12_000)
     catalogue.text       # for the prompt
-    catalogue.account    # who is listed in full, shortened, by name, and not at all
+    catalogue.account    # which skills are listed in full, truncated, by name, or not at all
 
-Reading order: `build` (the way through), `choose` (who gets how much), `render` (the forms, and why
-a description cannot break out).
+Reading order: `catalogue` (entry points), `budget` (what fits), `render` (output forms and
+quoting).
 """
 
 from __future__ import annotations
 
-from satchel.catalogue.build import Catalogue, build_catalogue, fill_template, has_place
-from satchel.catalogue.choose import Account, Budget
+from satchel.catalogue.budget import Account, Budget
+from satchel.catalogue.catalogue import Catalogue, build_catalogue, fill_template, has_placeholder
 
-__all__ = ["Account", "Budget", "Catalogue", "build_catalogue", "fill_template", "has_place"]
+__all__ = ["Account", "Budget", "Catalogue", "build_catalogue", "fill_template", "has_placeholder"]

@@ -1,18 +1,18 @@
-"""The forms of the block of text about skills, and how text of others is quoted in them.
+"""Output forms of the catalogue, and quoting of untrusted text.
 
-A form knows the pieces and what each costs; which skills get which piece is decided in `choose`.
+A form provides the pieces and their sizes; `budget` decides which skills get which piece.
 
     xml        <skills> intro, <skill name="…">…</skill> …, <names>, <note> </skills>
     markdown   a heading, the intro, a bullet per skill, a line of names, a note
     json       one object: about, skills, names, note
     paths      markdown with the path of each SKILL.md, for agents that have ReadFile and not Skill
 
-The intro comes first and the counts last: a skill added at the end changes no byte before it, so
-a provider's prompt cache keeps what it has.
+The intro comes first and the counts last: a skill added at the end changes no byte before it, so a
+provider's prompt cache stays valid.
 
-Text that a skill's author wrote goes through `clean`, which makes one line of visible characters,
-and then through the function that quotes for the form. After both it cannot end its entry, begin
-another, or hide words from the person who reads the prompt.
+Text of a skill's author goes through `clean`, which returns one line of visible characters, and
+then through the form's quoting function. It cannot end its entry, begin another, or hide words from
+a user who reads the prompt.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._unicode import CONTROLS, FILLERS, JOINERS, SURROGATES, TAGS
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# What shows nothing: controls, bidirectional marks, fillers, private use, tags, selectors that no
-# emoji needs, halves of surrogate pairs. By code point, not by Python's Unicode tables, so that
-# two versions of Python write the same bytes.
+# Invisible characters: controls, bidirectional marks, fillers, private use, tags, selectors that no
+# emoji needs, surrogates. By code point, not by Python's Unicode tables, so that the output does
+# not depend on the Python version.
 _UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff"
-    "\uffa0\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e0fff\U000f0000-\U0010ffff]+"
+    f"[{CONTROLS}{FILLERS}{SURROGATES}{TAGS}\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\ue000-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\ufff0-\ufffb\ufffe\uffff"
+    "\U000f0000-\U0010ffff]+"
 )
-# Joiners and emoji selectors mean something between two other letters; in a row they hide bits.
+# Joiners and emoji selectors are meaningful between two other characters; repeated, they hide bits.
 _STRAY = re.compile(
-    "(?<![^\x00-\x7f\u200c\u200d])[\u200c\u200d]+|[\u200c\u200d](?![^\x00-\x7f\u200c\u200d])"
+    f"(?<![^\x00-\x7f{JOINERS}])[{JOINERS}]+|[{JOINERS}](?![^\x00-\x7f{JOINERS}])"
     "|(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]+"
 )
 _TICKS = re.compile("`+")
@@ -43,7 +44,7 @@ _MARKED = re.compile(r"[\\`\[\]<>]")
 
 
 def clean(text: str) -> str:
-    """One line of visible characters; clean text comes back as it is."""
+    """Return one line of visible characters."""
     text = " ".join(text.split())
     if text.isascii() and text.isprintable():
         return text
@@ -51,22 +52,22 @@ def clean(text: str) -> str:
 
 
 def xml_text(text: str) -> str:
-    """Text between two tags."""
+    """Quote text between two tags."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def xml_value(text: str) -> str:
-    """An attribute's value, with its quotes."""
+    """Quote an attribute value, including the quotes."""
     return f'"{xml_text(text).replace(chr(34), "&quot;")}"'
 
 
 def markdown_text(text: str) -> str:
-    """Text in a list item: no code, link, image or tag begins in it."""
+    """Quote text in a list item: no code, link, image or tag begins in it."""
     return _MARKED.sub(r"\\\g<0>", text)
 
 
 def markdown_code(text: str) -> str:
-    """A code span that holds exactly `text`, whatever backticks are in it."""
+    """Return a code span with exactly `text`."""
     fence = "`"
     if "`" in text:
         fence *= 1 + max(len(run) for run in _TICKS.findall(text))
@@ -76,7 +77,7 @@ def markdown_code(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """A JSON string, with its quotes."""
+    """Return a JSON string, including the quotes."""
     import json
 
     return json.dumps(text, ensure_ascii=False)
@@ -102,7 +103,7 @@ _READING = (
 )
 _INTRO = "\n".join((_ABOUT, *(f"- {rule}" for rule in _RULES), _USAGE, _EXAMPLE, _READING))
 _TERSE = "To load a skill, call Skill with its name."
-"""The intro of a block that has no room for rules."""
+"""Intro without room for instructions."""
 _FIND = " Find those with SkillSearch: give it a few words about the task."
 _READ_INTRO = (
     "Skills are instructions for particular tasks. Their names, descriptions and paths stand here."
@@ -113,27 +114,26 @@ _READ_INTRO = (
     " mentions lie below the same folder."
     f'\nExample: ReadFile {{"path": "skills/code-review/SKILL.md"}}\n{_READING}'
 )
-"""The intro for agents that have ReadFile and not Skill."""
+"""Intro for agents that have ReadFile and not Skill."""
 
 
-class Entry(NamedTuple):
-    """One skill's words, cleaned."""
+class CatalogueEntry(NamedTuple):
+    """Cleaned texts of one skill."""
 
     name: str
     id: str = ""
     """Empty when it equals the name."""
     hint: str = ""
-    """Which arguments the skill takes; may be empty."""
+    """The argument hint; may be empty."""
     origin: str = ""
-    """The server it comes from; empty when it lies here."""
+    """The server of a remote skill; else empty."""
     note: str = ""
-    """What else is said about it."""
     path: str = ""
-    """Where its SKILL.md is; empty in forms that do not give it."""
+    """The path of its SKILL.md; empty in other forms."""
 
 
-class Counts(NamedTuple):
-    """How many skills stand how."""
+class ListedCounts(NamedTuple):
+    """Numbers of skills by listing."""
 
     full: int
     shortened: int
@@ -141,8 +141,8 @@ class Counts(NamedTuple):
     unlisted: int
 
 
-def note(counts: Counts, topics: Sequence[str] = (), find: str = _FIND) -> str:
-    """The closing line: the counts, and the way to what is not listed."""
+def note(counts: ListedCounts, topics: Sequence[str] = (), find: str = _FIND) -> str:
+    """Return the closing line: the counts, and how to find unlisted skills."""
     text = (
         f"Of {sum(counts)} skills {counts.full} are listed in full, {counts.shortened} shortened,"
         f" {counts.named} by name only, {counts.unlisted} not at all."
@@ -157,57 +157,56 @@ def note(counts: Counts, topics: Sequence[str] = (), find: str = _FIND) -> str:
 TOPICS = " They cover, among others: "
 
 
-class Form:
-    """One way to write the block. The parts are joined as `join` says, and cost their sum."""
+class CatalogueForm:
+    """An output form. Parts are joined by `join`; their sizes add up."""
 
     opening: str
     """Before the intro."""
     entries_head: str = "\n"
     """Before the first entry."""
     between: str = "\n"
-    """Between two entries."""
     names_head: str
     names_tail: str
     names_between: str
     about: str = _INTRO
     terse: str = _TERSE
     find: str = _FIND
-    """How to find what is not listed."""
+    """How to find unlisted skills."""
     short: str = "find one with SkillSearch, load it with Skill."
-    """What follows the count when there is no room for the intro."""
+    """Text after the count without an intro."""
     with_paths: bool = False
-    """Whether each skill has the path of its SKILL.md, and that alone where only names fit."""
+    """Whether entries contain the path of SKILL.md, and only that where only names fit."""
 
     def __init__(self, *, rules: bool = True) -> None:
-        """Make a form; without `rules` its intro is one line."""
+        """Create a form; without `rules` its intro is one line."""
         self.head = self.opening + self.intro(self.about if rules else self.terse)
 
     def intro(self, text: str) -> str:
-        """The intro, quoted."""
+        """Return the quoted intro."""
         return text
 
-    def frame(self, entry: Entry) -> tuple[str, str]:
-        """What stands before and after an entry's description."""
+    def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
+        """Return the text before and after an entry's description."""
         raise NotImplementedError
 
     def text(self, text: str) -> str:
-        """A description, quoted."""
+        """Return a quoted description."""
         raise NotImplementedError
 
     def name(self, name: str) -> str:
-        """A name in the list of names, quoted."""
+        """Return a quoted name for the list of names."""
         raise NotImplementedError
 
     def tail(self, text: str) -> str:
-        """Everything after the lists; `text` is the note."""
+        """Return everything after the lists; `text` is the note."""
         raise NotImplementedError
 
     def brief(self, text: str) -> str:
-        """The whole block when it is one line."""
+        """Return the whole block in one line."""
         raise NotImplementedError
 
     def join(self, entries: Sequence[str], names: Sequence[str], text: str) -> str:
-        """The whole block."""
+        """Join the parts."""
         parts = [self.head]
         if entries:
             parts += [self.entries_head, self.between.join(entries)]
@@ -216,15 +215,15 @@ class Form:
         return "".join((*parts, self.tail(text)))
 
 
-class Xml(Form):
-    """A well-formed element; the names stand one a line."""
+class XmlForm(CatalogueForm):
+    """An XML element; one name per line."""
 
     opening = "<skills>\n"
     names_head = "\n<names>\n"
     names_tail = "\n</names>"
     names_between = "\n"
 
-    def frame(self, entry: Entry) -> tuple[str, str]:
+    def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
         """A `skill` element."""
         start = f"<skill name={xml_value(entry.name)}"
         if entry.id:
@@ -254,7 +253,7 @@ class Xml(Form):
         return f"<skills>{xml_text(text)}</skills>"
 
 
-class Markdown(Form):
+class MarkdownForm(CatalogueForm):
     """A section; every name is a code span, so that no name is read as markup."""
 
     opening = "## Skills\n\n"
@@ -263,7 +262,7 @@ class Markdown(Form):
     names_tail = ""
     names_between = " "
 
-    def frame(self, entry: Entry) -> tuple[str, str]:
+    def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
         """A bullet."""
         start = f"- {markdown_code(entry.name)}"
         if entry.hint:
@@ -295,7 +294,7 @@ class Markdown(Form):
         return markdown_text(text)
 
 
-class Json(Form):
+class JsonForm(CatalogueForm):
     """One object, one skill a line."""
 
     opening = '{"about":'
@@ -308,7 +307,7 @@ class Json(Form):
         """A JSON string, and the beginning of the list."""
         return f'{json_text(text)},"skills":['
 
-    def frame(self, entry: Entry) -> tuple[str, str]:
+    def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
         """An object; the description is its last member."""
         start = f'{{"name":{json_text(entry.name)}'
         if entry.id:
@@ -338,7 +337,7 @@ class Json(Form):
         return f'{{"skills":[],"note":{json_text(text)}}}'
 
 
-class Paths(Markdown):
+class PathsForm(MarkdownForm):
     """A section that gives paths; ReadFile is all that an agent needs to use a skill."""
 
     about = _READ_INTRO
@@ -348,15 +347,15 @@ class Paths(Markdown):
     with_paths = True
 
 
-FORMS: dict[str, type[Form]] = {
-    "xml": Xml,
-    "markdown": Markdown,
-    "json": Json,
-    "paths": Paths,
+FORMS: dict[str, type[CatalogueForm]] = {
+    "xml": XmlForm,
+    "markdown": MarkdownForm,
+    "json": JsonForm,
+    "paths": PathsForm,
 }
 
 
-def form_of(name: str) -> type[Form]:
+def form_of(name: str) -> type[CatalogueForm]:
     """The form of that name.
 
     Raises:

@@ -1,19 +1,24 @@
-"""THE TERMINAL: one file per group of commands.
+"""The command line.
 
-Reading order: `main` (the entry, and the fast lane around click), `app` (the commands and global
-options), `session` (what every command shares), `output` (how words reach a terminal), `helping`
-(how `--help` looks), `values` (what may follow an option), then the groups: `listing`, `showing`,
-`inspecting`, `explaining`, `checking`, `managing`, `trusting` and the rest.
+Reading order: `main` (entry point), `app` (the commands and global options), `context` (project,
+streams and the `@command` decorator), `console` (output), `help` (layout of `--help`), `options`
+(parameter types and shared options), then `commands`.
+
+Every function below may raise a `SatchelError`; `main.guarded` prints it and sets the exit code.
 """
 
 COMPLETE = "_SATCHEL_COMPLETE"
-"""The variable by which a shell asks for completions."""
+"""Environment variable by which a shell requests completions."""
+EXIT_FAILED = 1
+EXIT_INCOMPLETE = 8
+"""Nothing failed, but a limit, a missing file or an open question ended the work."""
+EXIT_INTERRUPTED = 130
 
 
-class Run:
-    """What this run has done so far."""
+class CommandRun:
+    """State of this process that is needed before click has parsed its options."""
 
     colour: bool | None = None
-    """What `--color` or `--no-color` said; None when neither was given."""
+    """Value of `--color`; None when it was not given."""
     answered = False
-    """Whether it has printed a value for scripts: they get one, not two."""
+    """Whether JSON was printed already: scripts get one value, not two."""

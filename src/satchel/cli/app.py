@@ -1,7 +1,6 @@
-"""The commands of `satchel`, and what it accepts before them.
+"""The `satchel` command group.
 
-Each group of commands is a file beside this one, imported when one of its commands is run. Errors
-of click leave in the voice of the house: `run_click` is the border.
+A command's module is imported when the command is run. `run_click` converts errors of click.
 """
 
 from __future__ import annotations
@@ -10,27 +9,27 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from satchel._language import say
 from satchel.cli import COMPLETE
-from satchel.cli.helping import Commands, help_text
-from satchel.cli.session import Session, command, global_options
-from satchel.cli.values import OneOf, help_hint
+from satchel.cli.context import CliContext, command, global_options
+from satchel.cli.help import HelpGroup, help_text
+from satchel.cli.options import OneOf, all_option, help_hint
 from satchel.errors import InvalidInput
+from satchel.i18n import say
 
 if TYPE_CHECKING:
     from click.shell_completion import ShellComplete
 
 
-def _show_version(context: click.Context, _option: click.Parameter, value: bool) -> None:
-    if value and not context.resilient_parsing:
+def _show_version(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
         from satchel import __version__
 
         click.echo(f"satchel {__version__}")
-        context.exit()
+        ctx.exit()
 
 
 @click.group(
-    cls=Commands,
+    cls=HelpGroup,
     invoke_without_command=True,
     help=help_text(
         say("Find, install, check and load the skills of an agent, and say why."),
@@ -50,11 +49,11 @@ def _show_version(context: click.Context, _option: click.Parameter, value: bool)
     ),
 )
 @click.pass_context
-def cli(context: click.Context) -> int:
-    """Everything begins here; without a command, help is shown."""
-    context.ensure_object(Session).offer_trust = _offer_trust
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+def cli(ctx: click.Context) -> int:
+    """Run before every command; show the help when there is none."""
+    ctx.ensure_object(CliContext).offer_trust = _offer_trust
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
     return 0
 
 
@@ -71,10 +70,10 @@ cli.params += [
 ]
 
 
-def _offer_trust(session: Session, *, note: bool) -> None:
-    from satchel.cli.trusting import offer_trust
+def _offer_trust(context: CliContext, *, note: bool) -> None:
+    from satchel.cli.commands.trust import offer_trust
 
-    offer_trust(session, note=note)
+    offer_trust(context, note=note)
 
 
 @command(
@@ -85,17 +84,11 @@ def _offer_trust(session: Session, *, note: bool) -> None:
     "SATCHEL_BUILTIN=true satchel list",
     name="list",
 )
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help=say("Also those that are not offered: shadowed, untrusted, excluded."),
-)
-def list_(session: Session, everything: bool, as_json: bool) -> int:
-    """`satchel list`, when it has options that the fast lane does not know."""
-    from satchel.cli.listing import show_list
+@all_option(say("Also those that are not offered: shadowed, untrusted, excluded."))
+def list_(context: CliContext, everything: bool, as_json: bool) -> int:
+    from satchel.cli.commands.list_skills import show_list
 
-    return show_list(session.satchel, everything=everything, as_json=as_json, colour=session.colour)
+    return show_list(context.satchel, everything=everything, as_json=as_json)
 
 
 @command(
@@ -110,60 +103,59 @@ def list_(session: Session, everything: bool, as_json: bool) -> int:
     json=False,
 )
 @click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
-def completion(session: Session, shell: str) -> int:
-    """Click writes the script; this only prints it."""
+def completion(context: CliContext, shell: str) -> int:
     from click.shell_completion import get_completion_class
 
     script = cast("type[ShellComplete]", get_completion_class(shell))(cli, {}, "satchel", COMPLETE)
-    # Not `source()`: it starts a shell to ask for its version.
-    session.out.data(script.source_template % script.source_vars())
+    # Not `source()`, which starts a shell to find its version.
+    context.out.data(script.source_template % script.source_vars())
     return 0
 
 
-cli.places = {
+cli.modules = {
     "list": "app:list_",
-    "show": "showing:show",
-    "load": "inspecting:load",
-    "read": "inspecting:read",
-    "search": "inspecting:search",
-    "which": "choosing:which",
-    "catalogue": "inspecting:catalogue",
-    "why": "explaining:why",
-    "doctor": "explaining:doctor",
-    "locations": "places:locations",
-    "tools": "tooling:tools",
-    "agents": "linking:agents",
-    "index": "indexing:index",
-    "vectors": "indexing:vectors",
-    "init": "places:init",
-    "new": "managing:new",
-    "add": "managing:add",
-    "import": "managing:import_",
-    "update": "managing:update",
-    "remove": "managing:remove",
-    "rename": "managing:rename",
-    "undo": "managing:undo",
-    "export": "verifying:export",
-    "link": "linking:link",
-    "chat": "chatting:chat",
-    "run": "running:run",
-    "goal": "goals:goal",
-    "worker": "goal_runs:worker",
-    "mcp": "serving:mcp",
-    "ui": "browsing:ui",
-    "trust": "trusting:trust",
-    "scan": "scanning:scan",
-    "check": "checking:check",
-    "try": "trying:try_",
-    "test": "trying:test",
-    "overlap": "triggering:overlap",
-    "validate": "checking:validate",
-    "verify": "verifying:verify",
-    "lock": "verifying:lock",
-    "install": "managing:install",
-    "sandbox": "sandboxing:sandbox",
-    "sign": "signing:sign",
-    "signers": "signing:signers",
+    "show": "commands.show:show",
+    "load": "commands.inspect_skill:load",
+    "read": "commands.inspect_skill:read",
+    "search": "commands.inspect_skill:search",
+    "which": "commands.which:which",
+    "catalogue": "commands.inspect_skill:catalogue",
+    "why": "commands.why:why",
+    "doctor": "commands.why:doctor",
+    "locations": "commands.locations:locations",
+    "tools": "commands.tools:tools",
+    "agents": "commands.link:agents",
+    "index": "commands.index:index",
+    "vectors": "commands.index:vectors",
+    "init": "commands.locations:init",
+    "new": "commands.manage:new",
+    "add": "commands.manage:add",
+    "import": "commands.manage:import_",
+    "update": "commands.manage:update",
+    "remove": "commands.manage:remove",
+    "rename": "commands.manage:rename",
+    "undo": "commands.manage:undo",
+    "export": "commands.verify:export",
+    "link": "commands.link:link",
+    "chat": "commands.run:chat",
+    "run": "commands.run:run",
+    "goal": "commands.goal:goal",
+    "worker": "commands.goal_run:worker",
+    "mcp": "commands.mcp:mcp",
+    "ui": "commands.ui:ui",
+    "trust": "commands.trust:trust",
+    "scan": "commands.scan:scan",
+    "check": "commands.check:check",
+    "try": "commands.test:try_",
+    "test": "commands.test:test",
+    "overlap": "commands.test_triggers:overlap",
+    "validate": "commands.check:validate",
+    "verify": "commands.verify:verify",
+    "lock": "commands.verify:lock",
+    "install": "commands.manage:install",
+    "sandbox": "commands.sandbox:sandbox",
+    "sign": "commands.sign:sign",
+    "signers": "commands.sign:signers",
     "completion": "app:completion",
 }
 cli.synonyms = {
@@ -199,45 +191,40 @@ cli.headings = {
 }
 
 
-def run_click(words: list[str]) -> int:
-    """Run a command line through click; its errors become those of the house.
+def run_click(args: list[str]) -> int:
+    """Run a command line; returns the exit code.
 
     Raises:
-        SatchelError: a command failed, or the words are not understood.
+        SatchelError: a command failed, or the arguments are invalid.
     """
     import os
 
     if COMPLETE in os.environ:
-        cli.main(words, prog_name="satchel")
+        cli.main(args, prog_name="satchel")
     try:
-        with cli.make_context("satchel", words) as context:
-            done: Any = cli.invoke(context)
-            return done if isinstance(done, int) else 0
+        with cli.make_context("satchel", args) as ctx:
+            status: Any = cli.invoke(ctx)
+            return status if isinstance(status, int) else 0
     except click.exceptions.Exit as exc:
         return exc.exit_code
     except click.Abort as exc:
         raise KeyboardInterrupt from exc
     except click.UsageError as exc:
-        raise InvalidInput(*_words_of(exc, _hint(exc.ctx, words))) from exc
+        raise InvalidInput(*_message_and_hint(exc, args)) from exc
     except click.ClickException as exc:
-        raise InvalidInput(_no_stop(exc.format_message())) from exc
+        raise InvalidInput(_plain(exc)) from exc
 
 
-def _hint(context: click.Context | None, words: list[str]) -> str:
-    """Where the command is explained; click does not always know which one it was."""
-    name = next((word for word in words if word in cli.places), "")
-    if context is None and name:
-        return say("Run `{command} --help`", command=f"satchel {name}")
-    return help_hint(context)
-
-
-def _words_of(exc: click.UsageError, hint: str) -> tuple[str, str]:
-    """What click wants to say, and the next step, in our voice."""
+def _message_and_hint(exc: click.UsageError, args: list[str]) -> tuple[str, str]:
+    hint = help_hint(exc.ctx)
+    name = next((word for word in args if word in cli.modules), "")
+    if exc.ctx is None and name:
+        hint = say("Run `{command} --help`", command=f"satchel {name}")
     if isinstance(exc, click.NoSuchOption):
         import difflib
 
         text = say("There is no option `{name}`", name=exc.option_name)
-        # Click names all that share a few letters.
+        # Click suggests every option that shares a few letters.
         near = difflib.get_close_matches(exc.option_name, exc.possibilities or (), 1, cutoff=0.75)
         return text, say("Did you mean {names}?", names=f"`{near[0]}`") if near else hint
     if isinstance(exc, click.BadOptionUsage):
@@ -248,8 +235,8 @@ def _words_of(exc: click.UsageError, hint: str) -> tuple[str, str]:
         if exc.param.name == "shell":
             return say("Which shell? bash, zsh or fish"), hint
         return say("`{name}` is missing", name=exc.param.human_readable_name.upper()), hint
-    return _no_stop(exc.format_message()), hint
+    return _plain(exc), hint
 
 
-def _no_stop(text: str) -> str:
-    return text.replace("'", "`").rstrip(".")
+def _plain(exc: click.ClickException) -> str:
+    return exc.format_message().replace("'", "`").rstrip(".")

@@ -1,7 +1,7 @@
 """Shows a goal while it runs.
 
-A terminal shows all steps at once and redraws them. A pipe, CI and a dumb terminal get a line for
-each thing that happened, so that a log can be read afterwards.
+A terminal shows all steps at once and redraws them. A pipe, CI and a dumb terminal get a line per
+event, so that a log can be read afterwards.
 """
 
 from __future__ import annotations
@@ -11,36 +11,35 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from satchel._language import listed, say
-from satchel.cli.goal_words import (
+from satchel.cli.console import cut, one_line, pad, width_of, wrap
+from satchel.cli.goal_format import (
     STYLES,
+    count_states,
+    note_text,
+    print_end,
+    result_text,
     step_rows,
-    telling_state,
-    told_counts,
-    told_end,
-    told_error,
-    told_note,
-    told_unbegun,
+    unbegun_text,
     was_done,
 )
-from satchel.cli.output import cut, one_line, pad, width_of, wrap
-from satchel.goals.drawing.words import MARKS, seconds, took
+from satchel.goals.drawing.labels import MARKS, format_seconds
 from satchel.goals.model import ENDS, StepResult
-from satchel.goals.wiring import order
+from satchel.goals.plan_checks import order
+from satchel.i18n import listed, say
 
 if TYPE_CHECKING:
-    from satchel.cli.output import Screen
+    from satchel.cli.console import Screen
     from satchel.goals.model import GoalReport, Plan, StepEvent
 
-_PATIENCE_S = 10.0
-"""Seconds of silence before a log says that it goes on, then twice as many; and before a goal that
-no worker takes is reported."""
+_SILENCE_S = 10.0
+"""Silence before a log reports what still runs, doubled each time; also the delay before a goal
+that no worker has begun is reported."""
 _FREE_LINES = 4
-"""Lines of the screen that the rows leave free."""
+"""Lines of the screen left free below the rows."""
 
 
 class GoalProgress:
-    """What is known about the steps of a goal right now, on a screen."""
+    """The steps of a running goal on a screen."""
 
     def __init__(self, screen: Screen) -> None:
         env = os.environ
@@ -51,7 +50,7 @@ class GoalProgress:
         self._plan: Plan | None = None
         self._results: dict[str, StepResult] = {}
         self._notes: dict[str, str] = {}
-        """Step id -> what is going on, such as a new try."""
+        """Step id -> remark, such as a retry."""
         self._title = ""
         self._already = False
         self._since = 0.0
@@ -59,14 +58,14 @@ class GoalProgress:
         """The goal, while no worker has begun it."""
         self._unbegun = ""
         self._drawn = 0
-        """Lines that the next picture replaces."""
+        """Number of lines that the next drawing replaces."""
         self._began = self._moved = time.monotonic()
-        self._patience = _PATIENCE_S
+        self._patience = _SILENCE_S
 
     def begin(self, report: GoalReport, since: float) -> None:
-        """Show a goal; what the report knows, and what happened before `since`, is not repeated."""
+        """Show a goal; events before `since` are not repeated."""
         self._since = since
-        self._take(report)
+        self._update(report)
         self._already = was_done(report, since)
         self._title = f"{report.id}  {one_line(report.plan.goal)}"
         if self.redraws:
@@ -77,17 +76,17 @@ class GoalProgress:
             self._screen.line(words or say("{id}: {count} steps", id=report.id, count=count), "dim")
 
     def tell(self, event: StepEvent) -> None:
-        """Take an event: a log gets what ended, asks or is tried again; the next tick draws it."""
+        """Process an event: a log gets a line when a step ends, waits or is retried."""
         if not self._is_new(event) or self.redraws or event.state in {"running", "waiting"}:
             return
-        self._moved, self._patience = time.monotonic(), _PATIENCE_S
+        self._moved, self._patience = time.monotonic(), _SILENCE_S
         if event.state == "retrying":
             self._line(event.step, "↻", "yellow", self._notes.get(event.step, ""))
         else:
-            self._tell(self._results[event.step])
+            self._print_result(self._results[event.step])
 
     def tick(self) -> None:
-        """Draw; a log says what is still at work when nothing happened for long."""
+        """Redraw; a log reports what still runs after a long silence."""
         if self.redraws:
             self._draw()
             return
@@ -97,30 +96,32 @@ class GoalProgress:
         self._patience *= 2
         names = [name for name, result in self._results.items() if result.state == "running"]
         shown = listed([*map(one_line, names[:5]), *(["…"] if len(names) > 5 else [])])
-        words = say("still at work ({time}): {names}", time=seconds(int(waited)), names=shown)
-        if unbegun := self._told_unbegun():
+        words = say(
+            "still at work ({time}): {names}", time=format_seconds(int(waited)), names=shown
+        )
+        if unbegun := self._unbegun_text():
             self._screen.line(unbegun, "yellow", "  ")
         else:
             self._screen.line(words if names else say("still waiting"), "dim", "  ")
         self._screen.stream.flush()
 
     def end(self, report: GoalReport | None) -> None:
-        """Leave the last picture, and sum up; None when it is not known how the goal went on."""
+        """Draw for the last time and sum up; None when the state of the goal is unknown."""
         if self.redraws:
             if report is not None:
-                self._take(report)
+                self._update(report)
             self._draw(last=True)
         elif report is not None:
-            # Also what no event told, as machines with other clocks may not.
+            # Also changes without an event, which clocks of other machines can cause.
             for name, result in report.steps.items():
                 if result.state in {*ENDS, "asking"} and self._results[name].state != result.state:
-                    self._tell(result)
+                    self._print_result(result)
         if report is not None:
-            told_end(self._screen, report, already=self._already)
+            print_end(self._screen, report, already=self._already)
 
-    # --- what is known --------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------
 
-    def _take(self, report: GoalReport) -> None:
+    def _update(self, report: GoalReport) -> None:
         self._plan = report.plan
         for step in report.plan.steps:
             self._results.setdefault(step.id, StepResult(step.id, "waiting"))
@@ -128,7 +129,7 @@ class GoalProgress:
         self._queued = report if report.state == "queued" and report.engine != "local" else None
 
     def _is_new(self, event: StepEvent) -> bool:
-        """Take an event; whether it said something new. Engines tell of the past, too."""
+        """Process an event; False if it changes nothing. Engines also send past events."""
         queued = self._queued
         if queued is not None and event.state == "running" and event.at >= self._since:
             # Temporal's goals run from the beginning; their steps run when there is a worker.
@@ -137,7 +138,7 @@ class GoalProgress:
             return False
         before = self._results[event.step]
         if event.state == "retrying":
-            note = told_note(event.text) or say("once more")
+            note = note_text(event.text) or say("once more")
             new = self._notes.get(event.step) != note
             self._notes[event.step] = note
             return new
@@ -152,23 +153,19 @@ class GoalProgress:
             self._notes.pop(event.step, None)
         return found.state != before.state
 
-    def _told_unbegun(self) -> str:
-        """What to do about a goal that no worker began for so long; empty when all is well."""
-        if self._queued is None or time.monotonic() - self._began < _PATIENCE_S:
+    def _unbegun_text(self) -> str:
+        """The message about a goal that no worker has begun; empty before the delay."""
+        if self._queued is None or time.monotonic() - self._began < _SILENCE_S:
             return ""
-        self._unbegun = self._unbegun or told_unbegun(self._queued)
+        self._unbegun = self._unbegun or unbegun_text(self._queued)
         return self._unbegun
 
-    # --- how it is shown ------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------
 
-    def _tell(self, result: StepResult) -> None:
-        words = telling_state(result.state)
-        if result.state == "done":
-            steps = self._plan.steps if self._plan is not None else ()
-            person = any(one.id == result.step and one.action_type == "human" for one in steps)
-            words = one_line(str(result.output)) if person else took(result)
-        if result.error is not None and result.state in {"failed", "skipped"}:
-            words = told_error(result.error)
+    def _print_result(self, result: StepResult) -> None:
+        steps = self._plan.steps if self._plan is not None else ()
+        step = next((one for one in steps if one.id == result.step), None)
+        words = result_text(step, result) if step is not None else ""
         self._line(result.step, MARKS[result.state], STYLES[result.state], words)
 
     def _line(self, step: str, mark: str, style: str, words: str) -> None:
@@ -178,22 +175,21 @@ class GoalProgress:
         self._screen.stream.flush()
 
     def _draw(self, *, last: bool = False) -> None:
-        """Replace the last picture by one of how it stands now."""
         screen = self._screen
         rows = self.rows(max(shutil.get_terminal_size().lines - _FREE_LINES, 5))
         lines = [screen.paint(cut(self._title, screen.width), "bold"), *rows]
         if not last:
-            lines.append(f"  {screen.paint(told_counts(self._results), 'dim')}")
-            if unbegun := self._told_unbegun():
-                told = wrap(unbegun, max(screen.width - 4, 20))
-                lines += [f"  {screen.paint(line, 'yellow')}" for line in told]
+            lines.append(f"  {screen.paint(count_states(self._results), 'dim')}")
+            if unbegun := self._unbegun_text():
+                wrapped = wrap(unbegun, max(screen.width - 4, 20))
+                lines += [f"  {screen.paint(line, 'yellow')}" for line in wrapped]
         up = f"\x1b[{self._drawn}F" if self._drawn else "\r"
         screen.write(f"{up}\x1b[J" + "".join(f"{line}\n" for line in lines))
         screen.stream.flush()
         self._drawn = 0 if last else len(lines)
 
     def rows(self, most: int) -> list[str]:
-        """The steps in at most `most` lines; those that say least are left out."""
+        """Return the steps in at most `most` lines; the least interesting are left out."""
         steps = order(self._plan) if self._plan is not None else ()
         left = 0
         if len(steps) > most:

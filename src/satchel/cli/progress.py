@@ -1,4 +1,4 @@
-"""How far is it? A bar on stderr for whoever waits longer than a second at a terminal."""
+"""A progress bar on stderr for work that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from satchel.cli.output import cut, one_line
+from satchel.cli.console import cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-PATIENCE = 1.0
-"""Seconds before a bar appears."""
-_NAME = 24
+_SHOW_AFTER_S = 1.0
+_MAX_NAME_COLUMNS = 24
 _Item = TypeVar("_Item")
 
 
-class Progress:
-    """A bar that others report to: `progress(name, done, total)`."""
+class ProgressBar:
+    """A bar that is called with progress: `bar(name, done, total)`."""
 
     def __init__(self, label: str) -> None:
         self._label = label
         self._began = time.monotonic()
-        self._looking = sys.stderr.isatty()
+        self._is_terminal = sys.stderr.isatty()
         self._bar: Any = None
         self._at = 0
 
@@ -44,8 +43,8 @@ class Progress:
             self._bar = None
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        """Say that `done` of `total` are done, and that `name` is next."""
-        if not self._looking or time.monotonic() - self._began < PATIENCE:
+        """Show that `done` of `total` are done, and that `name` is next."""
+        if not self._is_terminal or time.monotonic() - self._began < _SHOW_AFTER_S:
             return
         if self._bar is None:
             if done >= total:
@@ -54,15 +53,15 @@ class Progress:
                 length=total,
                 label=self._label,
                 file=sys.stderr,
-                item_show_func=lambda item: cut(one_line(str(item or "")), _NAME),
+                item_show_func=lambda item: cut(one_line(str(item or "")), _MAX_NAME_COLUMNS),
             ).__enter__()
         self._bar.update(max(done - self._at, 0), name)
         self._at = done
 
 
 def with_progress(items: Sequence[_Item], label: str) -> Iterator[_Item]:
-    """The items one by one, with a bar for whoever waits."""
-    with Progress(label) as progress:
+    """Yield the items one by one under a progress bar."""
+    with ProgressBar(label) as progress:
         for at, item in enumerate(items):
             progress("", at, len(items))
             yield item

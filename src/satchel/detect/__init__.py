@@ -1,42 +1,50 @@
-"""Chooses skills for a request.
+"""Skill selection for a request.
 
-`base` has the `Detector` protocol and the records of an answer. `mentions` finds the skills that a
-request names, `lexical` searches all texts without an index, `hybrid` ranks libraries of any size,
-`model` asks a language model, and `pipeline` puts them in order.
+`base` defines the `Detector` protocol and the result records. `mentions` parses skill names out of
+a request, `keyword` searches without an index, `hybrid` ranks libraries of any size, `llm` lets a
+language model choose, and `pipeline` combines them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from satchel.detect.base import Answer, BaseDetector, Detector, Match, Note, Place, SkillDetector
-from satchel.detect.lexical import LexicalDetector, MinimalSkillDetector
+from satchel.detect.base import (
+    BaseDetector,
+    Detection,
+    Detector,
+    DetectorNote,
+    Match,
+    RankExplanation,
+    SkillDetector,
+)
+from satchel.detect.keyword import LexicalDetector, MinimalSkillDetector
 
 if TYPE_CHECKING:
     from satchel.detect.hybrid import HybridDetector
-    from satchel.detect.model import ModelDetector, Reply
+    from satchel.detect.llm import ModelDetector, ModelReply
     from satchel.detect.pipeline import SelectionPipeline
 
 _HOMES = {
     "HybridDetector": "hybrid",
-    "ModelDetector": "model",
-    "Reply": "model",
+    "ModelDetector": "llm",
+    "ModelReply": "llm",
     "SelectionPipeline": "pipeline",
 }
 """Names that are imported when they are first used, with their modules."""
 
 __all__ = [
-    "Answer",
     "BaseDetector",
+    "Detection",
     "Detector",
+    "DetectorNote",
     "HybridDetector",
     "LexicalDetector",
     "Match",
     "MinimalSkillDetector",
     "ModelDetector",
-    "Note",
-    "Place",
-    "Reply",
+    "ModelReply",
+    "RankExplanation",
     "SelectionPipeline",
     "SkillDetector",
 ]
@@ -54,5 +62,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # What is loaded late is there all the same.
+    # Includes the names that are imported lazily.
     return sorted({*globals(), *__all__})

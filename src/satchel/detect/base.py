@@ -1,7 +1,7 @@
-"""The `Detector` protocol, the records of an answer, and the base class of richer detectors.
+"""The `Detector` protocol, the result records, and the base class of richer detectors.
 
-A detector is any object with the method `detect`. One that can do more (whole answers, rankings, an
-index) extends `BaseDetector`, whose methods are all made of `detect` until they are overridden.
+A detector is any object with the method `detect`. A detector that supports more (detailed results,
+rankings, an index) extends `BaseDetector`, whose defaults are built on `detect`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
-from satchel._language import Message
 from satchel.errors import InvalidInput
+from satchel.i18n import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,10 +39,10 @@ TEMPLATES = {
     "unpinned": "`{name}` is not offered: no lockfile pins it as it is",
     "blocked": "`{name}` is not offered: the scan blocks it; see `satchel scan {typed}`",
 }
-"""Code -> sentence."""
+"""Note code -> message template."""
 
 
-class Note(Message):
+class DetectorNote(Message):
     """A message with a code of `TEMPLATES`."""
 
     __slots__ = ("code",)
@@ -55,34 +55,118 @@ class Note(Message):
         return made
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
-        """How it is copied and pickled."""
         return (self.code,), self.values
 
 
 def code_of(note: str) -> str:
-    """The code of a note; empty for the plain text of a user's detector."""
-    return note.code if isinstance(note, Note) else ""
+    """Return the code of a note; empty for plain text from a user's detector."""
+    return note.code if isinstance(note, DetectorNote) else ""
 
 
 EXPLICIT = "explicit"
-"""The detector of skills that a request names."""
-RIVALS = 3
-"""How many of the skills that are ahead a `Place` names."""
+"""Detector name of matches that the request names."""
+MAX_RIVALS = 3
+Reasons = tuple[str, tuple[str, ...]]
+"""The reason and the evidence of a match."""
 
 
-class Match(NamedTuple):
-    """One skill that fits."""
+class Match:
+    """A skill that matches a request."""
 
+    __slots__ = ("_explain", "_reasons", "detector", "name", "score", "skill")
     name: str
     score: float
-    """Comparable within one answer only."""
-    reason: str
-    """Why, in one line."""
-    evidence: tuple[str, ...]
-    """What was seen where: `name: review`, `description: pull`."""
+    """Comparable within one detection only."""
     skill: Skill
-    detector: str = ""
-    """Who found it: `explicit`, `hybrid`, `model`."""
+    detector: str
+    """The detector that found it: `explicit`, `hybrid`, `model`."""
+
+    def __init__(
+        self,
+        name: str,
+        score: float,
+        reason: str,
+        evidence: tuple[str, ...],
+        skill: Skill,
+        detector: str = "",
+    ) -> None:
+        self.name, self.score = name, score
+        self.skill, self.detector = skill, detector
+        self._reasons = (reason, evidence)
+        self._explain: Callable[[], Reasons] | None = None
+
+    @classmethod
+    def lazy(
+        cls,
+        name: str,
+        score: float,
+        explain: Callable[[], Reasons],
+        skill: Skill,
+        detector: str,
+    ) -> Self:
+        """Create a match whose reason and evidence are made when they are first read."""
+        match = cls(name, score, "", (), skill, detector)
+        match._explain = explain
+        return match
+
+    @property
+    def reason(self) -> str:
+        """Why it matches, in one line."""
+        return self._made()[0]
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The matching words by field: `name: review`, `description: pull`."""
+        return self._made()[1]
+
+    def _made(self) -> Reasons:
+        if self._explain is not None:
+            self._reasons, self._explain = self._explain(), None
+        return self._reasons
+
+    def replace(self, **changes: Any) -> Match:
+        """Return a copy with some fields changed."""
+        made = Match.lazy(self.name, self.score, self._made, self.skill, self.detector)
+        if "reason" in changes or "evidence" in changes:
+            reason, evidence = self._made()
+            reasons = changes.pop("reason", reason), changes.pop("evidence", evidence)
+            made = Match(self.name, self.score, *reasons, self.skill, self.detector)
+        for field, value in changes.items():
+            setattr(made, field, value)
+        return made
+
+    _replace = replace  # the name up to version 0.2, when a match was a named tuple
+
+    def _values(self) -> tuple[Any, ...]:
+        return (self.name, self.score, *self._made(), self.skill, self.detector)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Match, self._values()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Match) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.score))
+
+    def __repr__(self) -> str:
+        return f"Match{self._values()!r}"
+
+
+class SkillSubset(tuple["Skill", ...]):  # noqa: SLOT001 - a tuple takes no slots
+    """The skills of a library without some names.
+
+    A detector may reuse what it keeps about the whole library.
+    """
+
+    whole: tuple[Skill, ...]
+    without: frozenset[str]
+
+    def __new__(cls, whole: tuple[Skill, ...], without: frozenset[str]) -> Self:
+        """Leave out the skills with these names."""
+        made = super().__new__(cls, (skill for skill in whole if skill.name not in without))
+        made.whole, made.without = whole, without
+        return made
 
 
 class Detector(Protocol):
@@ -100,36 +184,37 @@ SkillDetector = Detector
 """The same under the name that frameworks use."""
 
 
-class Answer(NamedTuple):
-    """One look for the skills that fit a goal, with all that a person may ask about it.
+class Detection(NamedTuple):
+    """The result of selecting skills for a request.
 
-    It is true when a skill fits. `skills` and `near_copies`, as `satchel which --json` has them,
-    are other words for `matches` and `collapsed`.
+    It is truthy when a skill fits. `skills` and `near_copies` are aliases of `matches` and
+    `collapsed` with the key names of `satchel which --json`.
     """
 
     matches: list[Match]
-    """The chosen ones, best first; empty when no skill fits."""
+    """The selected skills, best first; empty when none fits."""
     runners_up: list[Match]
-    """Who came next, and whoever was too weak to be chosen."""
+    """Skills that ranked below the matches or did not reach the threshold."""
     fit: float
-    """How sure it is that the first one fits, from 0 to 1; measured, not guessed."""
+    """The estimated probability that the first match fits, from 0 to 1."""
     threshold: float
-    """Below this `fit` no skill is said to fit."""
+    """No skill is selected below this `fit`."""
     detector: str
-    """Who decided."""
     took_ms: float
     notes: tuple[str, ...] = ()
-    """What a person should know: the index is being built, vectors are off for this language."""
+    """Notices for the user: the index is being built, vectors are off for this language."""
     collapsed: tuple[tuple[str, str], ...] = ()
-    """Near copies that were left out: the copy, and the skill that stands for it."""
+    """Omitted near duplicates: the duplicate, and the skill listed instead of it."""
     cost: dict[str, float] | None = None
-    """What a model charged: `input_tokens`, `output_tokens`, `calls`, `usd` where it is known."""
+    """Model usage: `input_tokens`, `output_tokens`, `calls`, and `usd` if available."""
+    unavailable: tuple[Skill, ...] = ()
+    """Skills that the request names and that are not offered."""
 
     def __bool__(self) -> bool:
         return bool(self.matches)
 
     def __repr__(self) -> str:
-        # Whole matches hold whole skills: nobody can read those in a debugger.
+        # Full matches contain full skills, which are too long for a debugger.
         parts = [f"fit={self.fit:.2f}", f"threshold={self.threshold:.2f}"]
         if self.runners_up:
             parts.append(f"runners_up={[match.name for match in self.runners_up]!r}")
@@ -139,77 +224,79 @@ class Answer(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether any skill fits."""
+        """Whether a skill fits."""
         return bool(self.matches)
 
     @property
     def names(self) -> list[str]:
-        """The names of the chosen ones, best first."""
+        """The names of the matches, best first."""
         return [match.name for match in self.matches]
 
     @property
     def skills(self) -> list[Match]:
-        """The chosen ones: `matches`, by the word that `--json` has for them."""
+        """`matches` under the key name of `--json`."""
         return self.matches
 
     @property
     def near_copies(self) -> tuple[tuple[str, str], ...]:
-        """Near copies that were left out: `collapsed`, by the word that `--json` has for them."""
+        """`collapsed` under the key name of `--json`."""
         return self.collapsed
 
 
-class Place(NamedTuple):
-    """Where one skill stands for one goal: what `satchel why NAME --goal` tells."""
+Answer = Detection
+"""The name up to version 0.2; it goes with 0.3."""
+
+
+class RankExplanation(NamedTuple):
+    """The rank of one skill for one request, as `satchel why NAME --goal` shows it."""
 
     rank: int
-    """1 is the best; 0 when nothing of it matched."""
+    """1 is the best; 0 when nothing matched."""
     of: int
-    """Among how many skills."""
+    """The number of skills that were ranked."""
     match: Match | None
     fields: dict[str, float]
-    """What each field (and `vectors`) gave to its score."""
+    """The score contribution of each field, and of `vectors`."""
     ahead: list[tuple[Match, dict[str, float]]]
-    """The best ones that beat it, with the same account."""
+    """The best skills with a higher score, with their contributions."""
     missing: tuple[str, ...]
-    """Words of the goal that the skill has nowhere, the weightiest first."""
+    """Words of the request that the skill does not contain, heaviest first."""
 
 
-class Prepared(NamedTuple):
-    """An index that is ready: what `satchel index` tells."""
+class IndexReport(NamedTuple):
+    """The state of an index after `satchel index`."""
 
     engine: str
     """`memory` or `tantivy`."""
     skills: int
-    """How many it holds now."""
     changed: int
-    """How many were read for it: new ones, changed ones, and those that are gone."""
+    """The number of skills that were added, updated or removed."""
     seconds: float
     folder: str
-    """Where it lies; empty when it is kept in memory."""
+    """The index folder; empty for an index in memory."""
     vectors: str = ""
-    """The model whose vectors are kept beside the words; empty without one."""
+    """The embedding model; empty without one."""
     embedded: int = 0
-    """How many skills have vectors by it; not those in scripts that it does not read."""
+    """The number of embedded skills, without those in scripts that the model does not cover."""
     without_vectors: tuple[tuple[str, str], ...] = ()
-    """Names of skills that have none by the model, each with the reason."""
+    """Skills without a vector, each with the reason."""
 
 
 class BaseDetector:
-    """A detector that can do more than choose. Override what it knows better than these defaults.
+    """A detector with an index, rankings and detailed results.
 
     At least one of `detect` and `look` has to be overridden.
     """
 
     name = ""
-    """How answers and traces call it; the class name when empty."""
+    """The name in results and traces; the class name when empty."""
     notes: tuple[str, ...] = ()
-    """Notes of the last search."""
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
         """Return matches, best first; nothing fits means an empty list."""
         return self.look(goal_text, skills).matches
 
-    def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Answer:
+    def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Detection:
         """Return the whole answer.
 
         Args:
@@ -221,7 +308,7 @@ class BaseDetector:
         began = time.perf_counter()
         found = checked_matches(self, self.detect(goal_text, skills), skills)
         took = (time.perf_counter() - began) * 1e3
-        return Answer(found, [], 1.0 if found else 0.0, 0.0, name_of(self), took)
+        return Detection(found, [], 1.0 if found else 0.0, 0.0, name_of(self), took)
 
     def rank(
         self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
@@ -237,14 +324,16 @@ class BaseDetector:
         del reasons
         return checked_matches(self, self.detect(goal_text, skills), skills)[:limit]
 
-    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
+    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
         """Return the rank of one skill, with what is ahead of it."""
         found = self.rank(goal_text, skills, len(skills))
         for at, match in enumerate(found):
             if match.skill.path == skill.path:
-                ahead = [(one, dict[str, float]()) for one in found[:at][:RIVALS]]
-                return Place(at + 1, len(skills), match, {}, ahead, ())
-        return Place(0, len(skills), None, {}, [(one, {}) for one in found[:RIVALS]], ())
+                ahead = [(one, dict[str, float]()) for one in found[:at][:MAX_RIVALS]]
+                return RankExplanation(at + 1, len(skills), match, {}, ahead, ())
+        return RankExplanation(
+            0, len(skills), None, {}, [(one, {}) for one in found[:MAX_RIVALS]], ()
+        )
 
     def prepare(
         self,
@@ -252,7 +341,7 @@ class BaseDetector:
         progress: Callable[[int], None] | None = None,
         *,
         rebuild: bool = False,
-    ) -> Prepared | None:
+    ) -> IndexReport | None:
         """Build the index, or bring it up to date, and wait for it; None without an index.
 
         Args:
@@ -269,14 +358,14 @@ class BaseDetector:
 
 
 class UserDetector(BaseDetector):
-    """Wraps a user's detector that has `detect` alone, and checks what it returns."""
+    """Adapts a user's detector that only implements `detect`, and validates its result."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
         self.name = name_of(detector)
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
-        """Return what the detector returns, as matches."""
+        """Return the result of the wrapped detector as matches."""
         return checked_matches(self, self._detector.detect(goal_text, skills), skills)
 
 
@@ -299,12 +388,12 @@ def as_base(detector: Detector) -> BaseDetector:
 
 
 def name_of(detector: object) -> str:
-    """What a detector is called in answers and traces."""
+    """Return the name of a detector in results and traces."""
     return str(getattr(detector, "name", "") or type(detector).__name__)
 
 
 def checked_matches(detector: object, found: Any, skills: Sequence[Skill] = ()) -> list[Match]:
-    """Return what a detector returned, if it is a list of matches, or of names of `skills`.
+    """Validate the result of a detector: a list of matches, or of names of `skills`.
 
     Raises:
         InvalidInput: it is something else, or a name is none of theirs; the message names the
@@ -334,14 +423,14 @@ def _named(detector: object, name: str, skills: Sequence[Skill]) -> Skill:
     raise _wrong(detector, f"returned `{name}`, which is none of the skills that it was given")
 
 
-def checked_answer(detector: object, answer: Any) -> Answer:
-    """Return the answer of a detector, if it is one.
+def checked_answer(detector: object, answer: Any) -> Detection:
+    """Validate the detailed result of a detector.
 
     Raises:
         InvalidInput: it is something else; the message names the detector.
     """
-    if not isinstance(answer, Answer):
-        raise _wrong(detector, f"returned {_kind(answer)} from `look`, not an `Answer`")
+    if not isinstance(answer, Detection):
+        raise _wrong(detector, f"returned {_kind(answer)} from `look`, not an `Detection`")
     checked_matches(detector, answer.matches)
     checked_matches(detector, answer.runners_up)
     return answer

@@ -1,9 +1,9 @@
-"""The detector for any size: words field by field, meanings where a model is set, and one verdict.
+"""Hybrid detector: BM25 word scores, optional embeddings, and a fit decision.
 
-    goal ──► terms ──► index ──► legs `head`, `body` ─┐
-      └────► model ──► vectors ─► legs of meaning ────┴─► fused ─► near copies apart ─► fits or not
+    goal ──► terms ──► index ──► signals `head`, `body` ─┐
+      └────► model ──► vectors ─► semantic signals ──────┴─► ranking ─► near duplicates ─► fit
 
-Nothing here waits: while an index is built the answer comes from what is there, and says so.
+No request waits for an index: while it is built, the existing data is searched and a note is added.
 """
 
 from __future__ import annotations
@@ -13,91 +13,99 @@ import os
 import re
 import time
 from bisect import insort
-from functools import partial
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.base import RIVALS, Answer, BaseDetector, Match, Place, Prepared
-from satchel.detect.evidence import Heads, Sought, explain, having_all, missing_words
-from satchel.detect.fusion import (
-    FEWEST,
-    MEANING,
-    OF_WORDS,
-    THRESHOLD,
-    WORDS,
-    Fused,
-    Leg,
-    Mixed,
-    Signs,
-    collapse,
-    fit_of,
-    fuse,
-    mix,
-    off_subject,
+from satchel.detect.base import (
+    MAX_RIVALS,
+    BaseDetector,
+    Detection,
+    IndexReport,
+    Match,
+    RankExplanation,
+    SkillSubset,
 )
-from satchel.detect.index.upkeep import Upkeep, keys_of, open_index
-from satchel.detect.lexical import LexicalDetector
-from satchel.detect.terms import (
+from satchel.detect.index.sync import IndexSync, keys_of, open_index
+from satchel.detect.keyword import LexicalDetector
+from satchel.detect.rank_explanation import (
+    LowercaseHeaders,
+    QueryTerms,
+    explain,
+    missing_words,
+    skills_with_all,
+)
+from satchel.detect.ranking import (
+    FIT_THRESHOLD,
+    MEANING,
+    MIN_LIBRARY_SKILLS,
+    OF_WORDS,
+    WORDS,
+    CombinedScores,
+    FitFeatures,
+    RankedSkill,
+    Signal,
+    combine,
+    drop_near_duplicates,
+    fit_probability,
+    irrelevant_builtins,
+    rank_skills,
+)
+from satchel.detect.tokenizer import (
     LINKS,
-    cutter,
-    goal_terms,
+    MIN_LONG_GOAL_CHARS,
+    STOPWORDS,
+    GoalText,
     head_row,
     head_texts,
-    idle_terms,
-    idle_words,
     make_row,
     pieces_of,
     query_bytes,
+    segmenter,
     stem,
-    terms_of,
+    stopword_terms,
+    terms_in,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from satchel.detect.index.base import Row
+    from satchel.detect.index.base import FieldIndex, IndexRow
     from satchel.detect.semantic import Semantic
     from satchel.skill import Skill
 
-_KEPT = 4
-_LONGEST_NAME = 300
-"""Characters; a longer goal is nobody's name."""
-SMALL = 2_000
-"""Skills up to which words are looked for in names: in a larger library every word is in some."""
-_TOLD_BY = 2
-"""Names that a word may always tell from others."""
+_MAX_LOOKUPS = 4
+MAX_SMALL_LIBRARY_SKILLS = 2_000
+"""Larger libraries use every word in some name, so stop words in names mean nothing there."""
+_MIN_NAMES_PER_WORD = 2
 
 
-class Shelf:
-    """Some skills by key and by name."""
+class SkillLookup:
+    """Finds skills by key and by name."""
 
-    def __init__(self, skills: Sequence[Skill]) -> None:
+    def __init__(self, skills: Sequence[Skill], whole: SkillLookup | None = None) -> None:
+        """Index skills by key.
+
+        Args:
+            skills: The skills.
+            whole: For a subset, the lookup of the whole library.
+        """
         self.skills = skills
+        self._whole = whole
         self._names: dict[bytes, list[str]] | None = None
         self._words: dict[str, bool] = {}
-        self.by_key: dict[str, Skill] = dict(zip(keys_of(skills), skills, strict=True))
+        if whole is None:
+            self.by_key: dict[str, Skill] = dict(zip(keys_of(skills), skills, strict=True))
+        else:
+            kept = set(map(id, skills))
+            self.by_key = {key: one for key, one in whole.by_key.items() if id(one) in kept}
 
-    def called(self, goal: str) -> tuple[str, ...]:
-        """Keys of the skills whose name is the goal and nothing else."""
-        if len(goal) > _LONGEST_NAME:
-            return ()
-        return tuple(self._by_name().get(query_bytes(goal), ()))
-
-    def named_by(self, word: str) -> bool:
-        """Whether a word is what a few names of a small library are told by.
-
-        `go` says nothing in most requests, and all in one for `go-review`.
-        """
-        if len(self.by_key) > SMALL or not word.isascii():
-            return False
-        if word not in self._words:
-            names = b"".join(self._by_name())  # each has a space before and behind it
-            count = names.count(b" %s " % word.encode())
-            self._words[word] = 0 < count <= max(_TOLD_BY, len(self.by_key) // 20)
-        return self._words[word]
-
-    def _by_name(self) -> dict[bytes, list[str]]:
+    @property
+    def by_name(self) -> dict[bytes, list[str]]:
+        """Keys by normalised name; those of the whole library for a subset."""
+        if self._whole is not None:
+            return self._whole.by_name
         if self._names is None:
             names: dict[bytes, list[str]] = {}
             for key, skill in self.by_key.items():
@@ -105,93 +113,106 @@ class Shelf:
             self._names = names
         return self._names
 
+    def named_by(self, word: str) -> bool:
+        """Whether a stop word distinguishes a few names of a small library: `go` in `go-review`."""
+        if len(self.by_key) > MAX_SMALL_LIBRARY_SKILLS or not word.isascii():
+            return False
+        if word not in self._words:
+            own = (name for name, keys in self.by_name.items() if any(map(self.by_key.get, keys)))
+            count = b"".join(own).count(b" %s " % word.encode())  # each is surrounded by spaces
+            self._words[word] = 0 < count <= max(_MIN_NAMES_PER_WORD, len(self.by_key) // 20)
+        return self._words[word]
 
-class Shelves:
-    """The shelves of the last few sequences."""
+
+class SkillLookups:
+    """Caches the lookups of recent skill sequences."""
 
     def __init__(self) -> None:
-        self._kept: list[Shelf] = []
+        self._kept: list[SkillLookup] = []
 
-    def of(self, skills: Sequence[Skill]) -> Shelf:
-        """The shelf of a sequence; a tuple's is made once."""
-        for shelf in self._kept:
-            if shelf.skills is skills:
-                return shelf
-        if not isinstance(skills, tuple):  # a list may change under us
-            return Shelf(skills)
-        shelf = Shelf(skills)
-        self._kept = [shelf, *self._kept[: _KEPT - 1]]
-        return shelf
+    def of(self, skills: Sequence[Skill]) -> SkillLookup:
+        """Return the lookup of a sequence; cached for tuples only, because a list may change."""
+        for lookup in self._kept:
+            if lookup.skills is skills:
+                return lookup
+        if not isinstance(skills, tuple):
+            return SkillLookup(skills)
+        whole = self.of(skills.whole) if isinstance(skills, SkillSubset) else None
+        lookup = SkillLookup(skills, whole)
+        # Subsets must not evict the library that they are made of.
+        first = [lookup] if whole is None else [lookup, whole]
+        others = [one for one in self._kept if one is not whole]
+        self._kept = [*first, *others][:_MAX_LOOKUPS]
+        return lookup
 
 
-CANDIDATES = 50
-"""Skills of each leg that are looked at for a short goal."""
-MANY_CANDIDATES = 200
-"""The same for a long one, whose legs agree less; twice as many find nothing more, and take longer
-than the search itself."""
-_BESIDE_MEANING = 2
-"""So many times more where a model compares meanings: its legs agree with those of words less."""
-_SHORT = 24
-"""Terms up to which a goal is short."""
-_CLOSE = 0.5
-"""A second or third one is named when it has this share of the first one's score."""
-_SHOWN = 20
-_LOOKED_AT = 50
-_RUNNERS_UP = 7
-_TELLING = 0.5
-"""A term of at least this weight says something."""
-_FEW_WORDS = 2
-"""Telling words of a goal up to which a derived word may be enough."""
+MAX_CANDIDATES = 50
+"""Candidates per signal for a short goal."""
+MAX_LONG_GOAL_CANDIDATES = 200
+"""For a long goal, whose signals agree less. Doubling it finds nothing more and costs more than the
+search itself."""
+_SEMANTIC_CANDIDATES_RATIO = 2
+"""With embeddings, whose signals agree less with word signals."""
+_MAX_SHORT_GOAL_TERMS = 24
+_MIN_SCORE_SHARE = 0.5
+"""Relative to the best score; skills below it are not selected."""
+_MAX_RANKED_SKILLS = 20
+_MAX_REORDERED_SKILLS = 50
+_MAX_RUNNERS_UP = 7
+_MIN_TERM_WEIGHT = 0.5
+"""Terms of at least this weight are significant."""
+_MAX_DERIVED_WORDS = 2
+"""Significant words up to which a derived word suffices."""
 _ABLE = re.compile(r"[a-z]{4,}[ai]b(?:les?|ly|ility)")
-_ASIDE = 0.3
-"""What is left of the score of a skill that comes with Satchel and that the goal is not about."""
-_NAMING = 0.3
-"""What a word weighs that says nothing, but tells a few skills' names from others."""
-_FIFTH = 4
-_PLAIN = 5_000
-_FEW_TERMS = 6
-"""So few terms are words that somebody typed to find something that has them."""
+_OFF_SUBJECT_RATIO = 0.3
+"""Factor for built-in skills that the goal is not about."""
+_NAME_WORD_WEIGHT = 0.3
+"""Weight of a stop word that distinguishes a few names."""
+_GAP_INDEX = 4
+_MAX_SUBSTRING_SKILLS = 5_000
+_MAX_SEARCH_TERMS = 6
+"""Goals with at most this many terms are treated as search words."""
 
-_KEY: Callable[[Fused], str] = itemgetter(0)
+_KEY: Callable[[RankedSkill], str] = itemgetter(0)
 _NO_NAMES = LINKS | {"skill", "skills"}
-"""Words that name nothing, though they stand in names."""
+"""Words in names that do not identify a skill."""
 
 
 class Ranking(NamedTuple):
-    """One goal against one library, before any verdict."""
+    """Signals and scores of one goal in one library."""
 
     terms: dict[str, float]
-    legs: dict[str, Leg]
+    signals: dict[str, Signal]
     weights: dict[str, float]
-    fused: list[Fused]
-    shelf: Shelf
+    ranked: list[RankedSkill]
+    lookup: SkillLookup
     called: tuple[str, ...]
-    """Keys of skills whose name is the goal, and nothing else."""
+    """Keys of skills whose name equals the goal."""
     notes: tuple[str, ...]
-    aside: AbstractSet[str] = frozenset()
-    """Keys of skills that come with Satchel, and that the goal is not about: they never fit."""
-    mixed: Mixed = Mixed({}, ())
-    """All of the others that were looked at."""
-    few: Sequence[Fused] = ()
-    """Those that are aside, with what is left of their scores."""
-    goal: str = ""
+    off_subject: AbstractSet[str] = frozenset()
+    """Keys of built-in skills that the goal is not about; they never fit."""
+    combined: CombinedScores = CombinedScores({}, ())
+    """The other candidates."""
+    few: Sequence[RankedSkill] = ()
+    """The off-subject skills with their reduced scores."""
+    pieces: Sequence[str] = ()
 
-    def stands(self, key: str) -> tuple[int, Fused] | None:
-        """One skill and its place among all that were looked at, from 1; None if it was not."""
-        one = self.mixed.of(key) or next((one for one in self.few if one.key == key), None)
+    def rank_of(self, key: str) -> tuple[int, RankedSkill] | None:
+        """Return a skill and its rank among all candidates, from 1; None if it is no candidate."""
+        one = self.combined.of(key) or next((one for one in self.few if one.key == key), None)
         if one is None:
             return None
         own = _order(one)
-        return 1 + self.mixed.before(one) + sum(_order(other) < own for other in self.few), one
+        return 1 + self.combined.before(one) + sum(_order(other) < own for other in self.few), one
 
 
 def _own_folder(folder: str) -> str:
-    """Terms of another cutter are other terms: they have an index of their own."""
-    return os.path.join(folder, cutter() or "plain")
+    """Another Chinese word segmenter produces other terms, so each has its own index."""
+    return os.path.join(folder, segmenter() or "plain")
 
 
 class HybridDetector(BaseDetector):
-    """Ranks by fields that are scored apart and fused, and says when nothing fits."""
+    """Ranks skills by combined signals and decides whether the best one fits."""
 
     name = "hybrid"
 
@@ -203,117 +224,128 @@ class HybridDetector(BaseDetector):
         limit: int = 3,
         patience: float = 0.0,
         on_wait: Callable[[int, int], None] | None = None,
-        rows: Callable[[Skill], Row] = make_row,
+        rows: Callable[[Skill], IndexRow] = make_row,
     ) -> None:
-        """Make a detector; nothing is read or built before the first look.
+        """Create a detector; nothing is read or built before the first request.
 
         Args:
-            folder: Where the index of a large library is kept; None keeps it in memory.
+            folder: The index folder; None keeps the index in memory.
             semantic: Compares meanings; None compares words alone.
-            limit: How many skills fit a goal at most.
-            patience: Seconds that a look may wait for an index that is being built: for a command
-                that ends right after it. An agent's look waits for nothing.
+            limit: The maximum number of matches.
+            patience: Seconds to wait for an index that is being built, for a command that ends
+                after the request.
             on_wait: Called while it waits, with how many are indexed, and of how many.
-            rows: How a skill is read for the index.
+            rows: Builds the index row of a skill.
         """
-        self._plain = LexicalDetector()
-        self._upkeep = Upkeep(partial(_own_folder, folder) if folder else None, rows, head_row)
+        self._keyword = LexicalDetector()
+        self._sync = IndexSync(partial(_own_folder, folder) if folder else None, rows, head_row)
         self.semantic = semantic
         self._limit = limit
         self._patience = patience
         self._on_wait = on_wait
-        self._shelves = Shelves()
-        self._heads = Heads()
+        self._lookups = SkillLookups()
+        self._heads = LowercaseHeaders()
 
     def rank(
         self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
     ) -> list[Match]:
-        """The best `limit` skills, whether they fit or not; reasons are read from each file."""
-        most = max(limit, _LOOKED_AT)
-        many = 0 if limit <= CANDIDATES else 2 * max(limit, MANY_CANDIDATES)
-        found = self.ranking(goal_text, skills, many, most)
+        """Return the best `limit` skills, whether they fit or not."""
+        most = max(limit, _MAX_REORDERED_SKILLS)
+        many = 0 if limit <= MAX_CANDIDATES else 2 * max(limit, MAX_LONG_GOAL_CANDIDATES)
+        goal = goal_text if isinstance(goal_text, GoalText) else GoalText(goal_text)
+        found = self.ranking(goal, skills, many, most)
         best = _called_first(found)
-        if not best and not found.terms and len(skills) > _PLAIN:
-            # Words that say nothing are everywhere: to read all for them takes long.
-            found = self.ranking(goal_text, skills, many, most, idle_terms(goal_text))
-            best = [one._replace(score=one.score * _CLOSE) for one in found.fused]
-        sought = Sought(found.terms)
-        if 1 < len(found.terms) <= _FEW_TERMS:
-            best = self._whole_first(found, sought, best, limit)
+        if not best and not found.terms and len(skills) > _MAX_SUBSTRING_SKILLS:
+            # Stop words occur everywhere, so substring search would be slow.
+            found = self.ranking(goal, skills, many, most, stopword_terms(goal.pieces))
+            best = [one._replace(score=one.score * _MIN_SCORE_SHARE) for one in found.ranked]
+        made = _Reasons(found, self._heads)
+        if 1 < len(found.terms) <= _MAX_SEARCH_TERMS:
+            best = self._whole_first(found, made.sought, best, limit)
         best = best[:limit]
-        matches = [self._match(found, sought if reasons else None, one) for one in best]
-        few = len(skills) <= _PLAIN and len(found.terms) < 2
+        matches = [self._match(found, made if reasons else None, one) for one in best]
+        few = len(skills) <= _MAX_SUBSTRING_SKILLS and len(found.terms) < 2
         if len(goal_text.strip().encode()) > 1 and (not matches or (few and len(matches) < limit)):
-            # Half a word is no term; people who search type half words. To look for it everywhere
-            # takes long in a large library: only where it is quick, or where nothing else is.
+            # Partial words are no terms, but users type them. Substring search is slow in a large
+            # library, so it is used only in a small one or without other results.
             known = {one.key for one in best}
-            more = self._plain.detect(goal_text, skills)
+            more = self._keyword.detect(goal_text, skills)
             lowest = matches[-1].score if matches else 1.0
             top = more[0].score if more else 1.0
             for match in more:
                 if match.skill.path not in known and len(matches) < limit:
-                    score = round(min(1.0, match.score / (top or 1.0)) * lowest * _CLOSE, 3)
-                    matches.append(match._replace(score=score, detector="words"))
+                    score = round(
+                        min(1.0, match.score / (top or 1.0)) * lowest * _MIN_SCORE_SHARE, 3
+                    )
+                    matches.append(match.replace(score=score, detector="words"))
         return matches
 
-    def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Answer:
-        """The whole answer: chosen skills, runners-up, how sure it is, and notes."""
+    def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Detection:
+        """Return matches, runners-up, fit and notes."""
         began = time.perf_counter()
         limit = limit or self._limit
-        found = self.ranking(goal_text, skills, most=_SHOWN)
-        best = _called_first(found)[:_SHOWN]
-        by_key = found.shelf.by_key
-        told = {term for term, weight in found.terms.items() if weight >= _TELLING}
-        kept, copies = collapse([by_key[one.key] for one in best], told, limit + _RUNNERS_UP)
-        # "Yes" is an answer, also where a skill is called `yes`.
+        found = self.ranking(goal_text, skills, most=_MAX_RANKED_SKILLS)
+        best = _called_first(found)[:_MAX_RANKED_SKILLS]
+        by_key = found.lookup.by_key
+        told = {term for term, weight in found.terms.items() if weight >= _MIN_TERM_WEIGHT}
+        kept, copies = drop_near_duplicates(
+            [by_key[one.key] for one in best], told, limit + _MAX_RUNNERS_UP
+        )
+        # "Yes" is an answer, even if a skill is named `yes`.
         fit = (
             1.0
             if found.called and found.terms
-            else fit_of(self.signs(found), meaning="about" in found.legs, few=len(by_key) < FEWEST)
+            else fit_probability(
+                self.features(found),
+                meaning="about" in found.signals,
+                few=len(by_key) < MIN_LIBRARY_SKILLS,
+            )
         )
         chosen: list[int] = []
-        if best and best[0].key in found.aside:
-            fit = 0.0  # nobody else was found
-        if best and fit >= THRESHOLD:
-            least = best[0].score * _CLOSE
+        if best and best[0].key in found.off_subject:
+            fit = 0.0  # only off-subject skills were found
+        if best and fit >= FIT_THRESHOLD:
+            least = best[0].score * _MIN_SCORE_SHARE
             near = [at for at in kept[:limit] if best[at].score >= least]
-            near = [at for at in near if best[at].key not in found.aside]
-            # Long instructions have words of every request: alone they make nobody a second choice.
+            near = [at for at in near if best[at].key not in found.off_subject]
+            # Long instructions contain words of every request: they alone make no second choice.
             chosen = [at for at in near if at == kept[0] or best[at].parts.keys() - {"body"}]
-        rest = [at for at in kept if at not in chosen][:_RUNNERS_UP]
-        sought = Sought(found.terms)
-        matches = [self._match(found, sought, best[at]) for at in chosen]
-        runners_up = [self._match(found, sought, best[at]) for at in rest]
+        rest = [at for at in kept if at not in chosen][:_MAX_RUNNERS_UP]
+        made = _Reasons(found, self._heads)
+        matches = [self._match(found, made, best[at]) for at in chosen]
+        runners_up = [self._match(found, made, best[at]) for at in rest]
         took = (time.perf_counter() - began) * 1e3
         pairs = [(by_key[best[at].key].name, by_key[best[of].key].name) for at, of in copies]
-        return Answer(
+        return Detection(
             matches,
             runners_up,
             round(fit, 3),
-            THRESHOLD,
+            FIT_THRESHOLD,
             self.name,
             took,
             found.notes,
             tuple(pairs),
         )
 
-    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> Place:
-        """Where one skill stands, what each field gave, and who is ahead by what."""
-        found = self.ranking(goal_text, skills, len(skills), RIVALS, whole=True)
-        key, sought = skill.path, Sought(found.terms)
+    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
+        """Return the rank of a skill, its contributions, and the skills ahead of it."""
+        found = self.ranking(goal_text, skills, len(skills), MAX_RIVALS, whole=True)
+        key, made = skill.path, _Reasons(found, self._heads)
         order = _called_first(found)
         if found.called:
             stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
         else:
-            stood = found.stands(key)
-        first = order[:RIVALS] if stood is None else order[: min(RIVALS, stood[0] - 1)]
-        ahead = [(self._match(found, sought, one), _gave(one)) for one in first]
-        missing = missing_words(goal_text, found.terms, skill, [match.skill for match, _ in ahead])
+            stood = found.rank_of(key)
+        first = order[:MAX_RIVALS] if stood is None else order[: min(MAX_RIVALS, stood[0] - 1)]
+        ahead = [(self._match(found, made, one), _contributions(one)) for one in first]
+        missing = missing_words(
+            found.pieces, found.terms, skill, [match.skill for match, _ in ahead]
+        )
         if stood is None:
-            return Place(0, len(skills), None, {}, ahead, missing)
+            return RankExplanation(0, len(skills), None, {}, ahead, missing)
         rank, own = stood
-        match = self._match(found, sought, own)
-        return Place(rank, len(skills), match, _gave(own), ahead, missing)
+        match = self._match(found, made, own)
+        return RankExplanation(rank, len(skills), match, _contributions(own), ahead, missing)
 
     def prepare(
         self,
@@ -321,8 +353,8 @@ class HybridDetector(BaseDetector):
         progress: Callable[[int], None] | None = None,
         *,
         rebuild: bool = False,
-    ) -> Prepared:
-        """Build the index, or bring it up to date, and wait for it."""
+    ) -> IndexReport:
+        """Build or update the index and wait for it."""
         began = time.perf_counter()
         changed = 0
 
@@ -332,7 +364,7 @@ class HybridDetector(BaseDetector):
             if progress is not None:
                 progress(done)
 
-        built = self._upkeep.build(skills, count, rebuild=rebuild)
+        built = self._sync.build(skills, count, rebuild=rebuild)
         model = ""
         if self.semantic is not None:
             model = self.semantic.prepare(skills, progress, rebuild)
@@ -340,20 +372,20 @@ class HybridDetector(BaseDetector):
         engine = built.ready.engine if built.ready is not None else ""
         made = self.semantic.made if self.semantic is not None else 0
         lacking = self.semantic.unmade if self.semantic is not None else ()
-        return Prepared(
+        return IndexReport(
             engine,
             len(skills),
             changed,
             seconds,
-            self._upkeep.folder or "",
+            self._sync.folder or "",
             model,
             made,
             without_vectors=lacking,
         )
 
     def indexed(self) -> int:
-        """How many skills the index on disk holds; 0 without one. Nothing is built for it."""
-        folder = self._upkeep.folder
+        """Return the number of skills in the index on disk; builds nothing."""
+        folder = self._sync.folder
         if folder is None or not os.path.isdir(folder):
             return 0
         names = os.listdir(folder)
@@ -372,184 +404,224 @@ class HybridDetector(BaseDetector):
         *,
         whole: bool = False,
     ) -> Ranking:
-        """Every leg and the fused order, before any verdict.
+        """Compute all signals and the combined order.
 
         Args:
-            goal_text: What is wanted.
+            goal_text: The request.
             skills: The library.
-            limit: How many skills of each leg are looked at; 0 decides by the goal's length.
-            most: How many are wanted in order; None wants all that were looked at.
-            terms: What is looked for; None takes the goal's terms.
-            whole: Whether who is aside counts wherever it stands, and not only among the `most`.
+            limit: Candidates per signal; 0 decides by the goal's length.
+            most: How many to sort; None sorts all candidates.
+            terms: The search terms; None extracts them from the goal.
+            whole: Whether off-subject skills count at any rank, not only among the first `most`.
         """
-        shelf = self._shelves.of(skills)
-        terms = _terms(goal_text, shelf) if terms is None else terms
+        goal = goal_text if isinstance(goal_text, GoalText) else GoalText(goal_text)
+        lookup = self._lookups.of(skills)
+        if terms is None:
+            terms = goal.terms
+            if len(goal) <= MIN_LONG_GOAL_CHARS:
+                terms = _with_named_stopwords(terms, goal.pieces, lookup)
         semantic = self.semantic
         if not limit:
-            limit = CANDIDATES if len(terms) <= _SHORT else MANY_CANDIDATES
-            limit *= 1 if semantic is None else _BESIDE_MEANING
-        legs, notes = self._words(goal_text, terms, shelf, limit)
+            limit = (
+                MAX_CANDIDATES if len(terms) <= _MAX_SHORT_GOAL_TERMS else MAX_LONG_GOAL_CANDIDATES
+            )
+            limit *= 1 if semantic is None else _SEMANTIC_CANDIDATES_RATIO
+        library = skills.whole if isinstance(skills, SkillSubset) else skills
+        index, waiting, note = self._sync.current(library, self._patience, self._on_wait)
+        notes = [note] if note else []
+        if index is None or waiting:
+            plain = self._keyword.detect(goal, skills)[:limit]
+            signals = {"head": Signal({match.skill.path: match.score for match in plain})}
+        else:
+            signals = _word_signals(index, terms, lookup.by_key, limit)
         weights = WORDS
         if semantic is not None:
-            legs = _only(legs, shelf.by_key)
-            known = {key for leg in legs.values() for key in leg.scores}
-            more, said = semantic.legs(
-                goal_text, skills, known, shelf.by_key, CANDIDATES * _BESIDE_MEANING
+            signals = _only(signals, lookup.by_key)
+            known = {key for signal in signals.values() for key in signal.scores}
+            more, said = semantic.signals(
+                goal, skills, known, lookup.by_key, MAX_CANDIDATES * _SEMANTIC_CANDIDATES_RATIO
             )
-            legs.update(more)
+            signals.update(more)
             notes += said
             weights = MEANING if more else WORDS
         self.notes = tuple(notes)
-        called = shelf.called(goal_text)
-        # Who was called comes first, wherever the words have put it.
+        called = tuple(key for key in lookup.by_name.get(goal.name_key, ()) if key in lookup.by_key)
+        # Skills named exactly come first, at any rank.
         most = None if called else most
-        mixed = mix(legs, weights)
-        fused = mixed.best(most)
-        if not all(map(shelf.by_key.__contains__, mixed.totals if whole else map(_KEY, fused))):
-            # Another process has changed the index since it was counted.
-            legs = _only(legs, shelf.by_key)
-            mixed = mix(legs, weights)
-            fused = mixed.best(most)
-        looked_at = mixed.totals if whole else map(_KEY, fused)
-        aside = off_subject(goal_text, looked_at, shelf.by_key)
-        aside -= frozenset(called)
-        few = [one._replace(score=one.score * _ASIDE) for one in map(mixed.of, aside) if one]
-        if aside:
-            mixed = mix(_without(legs, aside), weights)
-            fused = mixed.best(most)
+        combined = combine(signals, weights)
+        ranked = combined.best(most)
+        if not all(
+            map(lookup.by_key.__contains__, combined.totals if whole else map(_KEY, ranked))
+        ):
+            # Another process changed the index after it was counted.
+            signals = _only(signals, lookup.by_key)
+            combined = combine(signals, weights)
+            ranked = combined.best(most)
+        looked_at = combined.totals if whole else map(_KEY, ranked)
+        off_subject = irrelevant_builtins(goal.pieces, looked_at, lookup.by_key)
+        off_subject -= frozenset(called)
+        few = [
+            one._replace(score=one.score * _OFF_SUBJECT_RATIO)
+            for one in map(combined.of, off_subject)
+            if one
+        ]
+        if off_subject:
+            combined = combine(_without(signals, off_subject), weights)
+            ranked = combined.best(most)
             for one in few:
-                insort(fused, one, key=_order)
+                insort(ranked, one, key=_order)
         return Ranking(
-            terms, legs, weights, fused, shelf, called, self.notes, aside, mixed, few, goal_text
-        )  # fmt: skip
+            terms,
+            signals,
+            weights,
+            ranked,
+            lookup,
+            called,
+            self.notes,
+            off_subject,
+            combined,
+            few,
+            goal.pieces,
+        )
 
-    def signs(self, found: Ranking, without: Sequence[str] = ()) -> Signs:
-        """What can be seen of the first one; `without` some keys, for measuring."""
-        fused = fuse(found.legs, found.weights, without) if without else found.fused
-        if not fused:
-            return Signs()
-        first = fused[0]
-        skill = found.shelf.by_key[first.key]
-        own = {term for text in head_texts(skill).values() for term in terms_of(text)}
+    def features(self, found: Ranking, without: Sequence[str] = ()) -> FitFeatures:
+        """Return the features of the best skill; `without` some keys, for measuring."""
+        ranked = rank_skills(found.signals, found.weights, without) if without else found.ranked
+        if not ranked:
+            return FitFeatures()
+        first = ranked[0]
+        skill = found.lookup.by_key[first.key]
+        pieces = [piece for text in head_texts(skill).values() for piece in pieces_of(text)]
+        own = set(terms_in(pieces))
         whole = sum(found.terms.values()) or 1.0
         cover = sum(weight for term, weight in found.terms.items() if term in own) / whole
-        telling = [term for term, weight in found.terms.items() if weight >= _TELLING]
+        telling = [term for term, weight in found.terms.items() if weight >= _MIN_TERM_WEIGHT]
         shared = own.intersection(telling)
         matched: float = len(shared)
-        fifth = fused[_FIFTH].score if len(fused) > _FIFTH else 0.0
+        fifth = ranked[_GAP_INDEX].score if len(ranked) > _GAP_INDEX else 0.0
         gap = first.score - fifth
-        meaning = self.semantic is not None and "about" in found.legs
-        some = len(telling) > _FEW_WORDS and 2 * len(shared) <= len(telling)
-        if some and not meaning and _derived(found.goal, skill, shared):
+        meaning = self.semantic is not None and "about" in found.signals
+        some = len(telling) > _MAX_DERIVED_WORDS and 2 * len(shared) <= len(telling)
+        if some and not meaning and _derived(found.pieces, pieces, shared):
             cover, matched, gap = cover / 2, matched / 2, 0.0
-        signs = Signs(cover, math.log1p(matched), gap)
+        features = FitFeatures(cover, math.log1p(matched), gap)
         if self.semantic is None or not meaning:
-            return signs
-        alike, clause, named = self.semantic.signs(found.legs, first.key)
-        return signs._replace(alike=alike, clause=clause, named=named)
-
-    def _words(
-        self, goal_text: str, terms: dict[str, float], shelf: Shelf, limit: int
-    ) -> tuple[dict[str, Leg], list[str]]:
-        """The legs that words make."""
-        index, waiting, note = self._upkeep.current(shelf.skills, self._patience, self._on_wait)
-        notes = [note] if note else []
-        if index is None or waiting:
-            found = self._plain.detect(goal_text, shelf.skills)[:limit]
-            return {"head": Leg({match.skill.path: match.score for match in found})}, notes
-        by_key, count = shelf.by_key, index.count()
-        # An index may know skills that this agent does not see: all of ours are in it.
-        allowed = by_key if count > len(by_key) else None
-        legs = index.search_legs(list(terms.items()), OF_WORDS, limit, allowed)
-        found = {name: Leg(scores) for name, scores in legs.items()}
-        # Filtering takes as long as a search, so only where the index may know others.
-        sure = count == len(by_key) or allowed is not None
-        return (found if sure else _only(found, by_key)), notes
+            return features
+        alike, clause, named = self.semantic.features(found.signals, first.key)
+        return features._replace(alike=alike, clause=clause, named=named)
 
     def _whole_first(
-        self, found: Ranking, sought: Sought, order: list[Fused], limit: int
-    ) -> list[Fused]:
-        """Of a few words: first who has all of them in name and description, as people expect."""
-        by_key = found.shelf.by_key
-        skills = [by_key[one.key] for one in order[:_LOOKED_AT]]
-        whole = set(having_all(self._heads, skills, sought, limit))
+        self, found: Ranking, sought: QueryTerms, order: list[RankedSkill], limit: int
+    ) -> list[RankedSkill]:
+        """For a few words, move the skills that contain all of them to the front."""
+        by_key = found.lookup.by_key
+        skills = [by_key[one.key] for one in order[:_MAX_REORDERED_SKILLS]]
+        whole = set(skills_with_all(self._heads, skills, sought, limit))
         if found.called:
-            whole |= {at for at, one in enumerate(order[:_LOOKED_AT]) if one.key in found.called}
+            whole |= {
+                at
+                for at, one in enumerate(order[:_MAX_REORDERED_SKILLS])
+                if one.key in found.called
+            }
         if not whole:
             return order
         others = [one for at, one in enumerate(order) if at not in whole]
-        # Who has all words is not worse than the best of those who lack one, and says so.
+        # A skill with all words scores at least as high as the best one that lacks one.
         least = others[0].score if others else 0.0
         first = [order[at] for at in sorted(whole)]
         return [one._replace(score=max(one.score, least)) for one in first] + others
 
-    def _match(self, found: Ranking, sought: Sought | None, one: Fused) -> Match:
-        """One of the best; nothing that is sought means that nobody asks why."""
-        skill = found.shelf.by_key[one.key]
-        if sought is None:
-            return Match(skill.name, round(one.score, 3), "", (), skill, self.name)
-        called = one.key in found.called
-        reason, evidence = explain(skill, self._heads.of(skill), sought, one.parts, called=called)
-        return Match(skill.name, round(one.score, 3), reason, evidence, skill, self.name)
+    def _match(self, found: Ranking, made: _Reasons | None, one: RankedSkill) -> Match:
+        skill, score = found.lookup.by_key[one.key], round(one.score, 3)
+        if made is None:
+            return Match(skill.name, score, "", (), skill, self.name)
+        return Match.lazy(skill.name, score, partial(made.of, one), skill, self.name)
 
 
-def _derived(goal: str, skill: Skill, shared: AbstractSet[str]) -> bool:
-    """Whether the skill's head has a shared word only as `testable` for `tests`."""
-    said = set(pieces_of(goal))
+class _Reasons:
+    def __init__(self, found: Ranking, headers: LowercaseHeaders) -> None:
+        self._found = found
+        self._headers = headers
+
+    @cached_property
+    def sought(self) -> QueryTerms:
+        return QueryTerms(self._found.terms)
+
+    def of(self, one: RankedSkill) -> tuple[str, tuple[str, ...]]:
+        skill = self._found.lookup.by_key[one.key]
+        called = one.key in self._found.called
+        return explain(skill, self._headers.of(skill), self.sought, one.parts, called=called)
+
+
+def _word_signals(
+    index: FieldIndex, terms: dict[str, float], by_key: dict[str, Skill], limit: int
+) -> dict[str, Signal]:
+    count = index.count()
+    # An index may contain skills of other agents; all of ours are in it.
+    allowed = by_key if count > len(by_key) else None
+    signals = index.search_signals(list(terms.items()), OF_WORDS, limit, allowed)
+    found = {name: Signal(scores) for name, scores in signals.items()}
+    # Filtering costs as much as a search, so it is limited to shared indexes.
+    sure = count == len(by_key) or allowed is not None
+    return found if sure else _only(found, by_key)
+
+
+def _derived(goal: Iterable[str], head: Iterable[str], shared: AbstractSet[str]) -> bool:
+    """Whether the skill contains a shared word only in a derived form: `testable` for `tests`."""
+    said = set(goal)
     derived: dict[str, bool] = {}
-    for piece in (one for text in head_texts(skill).values() for one in pieces_of(text)):
+    for piece in head:
         if (term := stem(piece)) in shared:
             able = piece not in said and _ABLE.fullmatch(piece) is not None
             derived[term] = able and derived.get(term, True)
     return any(derived.values())
 
 
-def _terms(goal: str, shelf: Shelf) -> dict[str, float]:
-    """The goal's terms; of its words that say nothing those that stand in a name here."""
-    terms = goal_terms(goal)
-    if terms and len(shelf.by_key) <= SMALL:
-        for word in idle_words(goal):
-            if word not in _NO_NAMES and shelf.named_by(word):
-                terms.setdefault(stem(word), _NAMING)
+def _with_named_stopwords(
+    terms: dict[str, float], pieces: Iterable[str], lookup: SkillLookup
+) -> dict[str, float]:
+    """Add the stop words of a goal that occur in a few names of a small library."""
+    if not terms or len(lookup.by_key) > MAX_SMALL_LIBRARY_SKILLS:
+        return terms
+    terms = dict(terms)
+    for word in pieces:
+        if word in STOPWORDS and word not in _NO_NAMES and lookup.named_by(word):
+            terms.setdefault(stem(word), _NAME_WORD_WEIGHT)
     return terms
 
 
-def _only(legs: dict[str, Leg], keys: Container[str]) -> dict[str, Leg]:
-    """The legs without strangers."""
+def _only(signals: dict[str, Signal], keys: Container[str]) -> dict[str, Signal]:
     return {
-        name: Leg({key: score for key, score in scores.items() if key in keys}, low)
-        for name, (scores, low) in legs.items()
+        name: Signal({key: score for key, score in scores.items() if key in keys}, low)
+        for name, (scores, low) in signals.items()
     }
 
 
-def _without(legs: dict[str, Leg], keys: Iterable[str]) -> dict[str, Leg]:
-    """The legs without some few skills."""
-    left: dict[str, Leg] = {}
-    for name, (scores, low) in legs.items():
+def _without(signals: dict[str, Signal], keys: Iterable[str]) -> dict[str, Signal]:
+    left: dict[str, Signal] = {}
+    for name, (scores, low) in signals.items():
         others = dict(scores)
         for key in keys:
             others.pop(key, None)
-        left[name] = Leg(others, low)
+        left[name] = Signal(others, low)
     return left
 
 
-def _order(one: Fused) -> tuple[float, str]:
-    """The best first; equal ones in the order of their keys."""
+def _order(one: RankedSkill) -> tuple[float, str]:
+    """Sort key: best score first, then key."""
     return (-one.score, one.key)
 
 
-def _gave(one: Fused) -> dict[str, float]:
-    """What each leg gave, rounded for people."""
-    return {leg: round(value, 3) for leg, value in one.parts.items() if value > 0}
+def _contributions(one: RankedSkill) -> dict[str, float]:
+    return {signal: round(value, 3) for signal, value in one.parts.items() if value > 0}
 
 
-def _called_first(found: Ranking) -> list[Fused]:
-    """The order, with whoever was called by name before everybody else."""
+def _called_first(found: Ranking) -> list[RankedSkill]:
     if not found.called:
-        return found.fused
+        return found.ranked
     named = set(found.called)
-    first = [one for one in found.fused if one.key in named]
+    first = [one for one in found.ranked if one.key in named]
     seen = {one.key for one in first}
-    first += [Fused(key, 1.0) for key in found.called if key not in seen]
+    first += [RankedSkill(key, 1.0) for key in found.called if key not in seen]
     top = [one._replace(score=1.0) for one in first]
-    return top + [one for one in found.fused if one.key not in named]
+    return top + [one for one in found.ranked if one.key not in named]

@@ -16,8 +16,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.detect.base import Note
-from satchel.detect.terms import IDLE
+from satchel.detect.base import DetectorNote
+from satchel.detect.tokenizer import STOPWORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from satchel.skill import Skill
 
 MAX_NAME_CHARS = 200
-"""Longer names are not recognised; the library cuts names there too."""
+"""Libraries truncate names at the same length."""
 _DENSE = (
     "\u0e00-\u0eff\u1000-\u11ff\u1780-\u17ff\u2e80-\u2fff\u3005-\u3007\u3021-\u9fff"
     "\ua960-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-"""Scripts without spaces between words, for a character class: CJK, Hangul, Thai and others."""
-_MAX_COMPARED = 400
-"""Names that are compared for a suggestion."""
-_TABLES_KEPT = 2
+"""Character class of scripts without spaces: CJK, Hangul, Thai and others."""
+_MAX_COMPARED_NAMES = 400
+"""For a suggestion."""
+_MAX_NAME_TABLES = 2
 _KEYS = str.maketrans({" ": "-", "_": "-", "/": ":"})
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]+")
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "‛": "'", "´": "'", "“": '"', "”": '"', "„": '"'})
@@ -42,7 +42,7 @@ _dense = re.compile(f"[{_DENSE}]").match
 _goes_on = re.compile(r"[\w+#]|[-:./\\@]\w").match
 
 
-class Text(NamedTuple):
+class FoldedText(NamedTuple):
     """A text in two spellings of the same length: an offset in one is an offset in the other."""
 
     plain: str
@@ -50,20 +50,20 @@ class Text(NamedTuple):
     low: str
 
 
-def normalise(text: str) -> Text:
-    """Make a text comparable with names."""
+def normalise(text: str) -> FoldedText:
+    """Fold a text for comparison with names."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).translate(_QUOTES)
     text = _BLANKS.sub(" ", text)
     low = text.lower()
-    if len(low) != len(text):  # some capitals have two small letters
+    if len(low) != len(text):  # some capitals have two lowercase letters
         low = "".join(small if len(small := char.lower()) == 1 else char for char in text)
-    return Text(text, low.replace("ς", "σ"))
+    return FoldedText(text, low.replace("ς", "σ"))
 
 
 def key_of(name: str) -> str:
-    """The table's key for a name."""
-    if name.isascii() and name.isprintable() and " " not in name:  # nearly all of a million
+    """Return the table key of a name."""
+    if name.isascii() and name.isprintable() and " " not in name:
         return name.lower().replace("_", "-").replace("/", ":")
     return normalise(name.strip()).low.translate(_KEYS)
 
@@ -87,7 +87,7 @@ class NameTable:
             if ":" in name:
                 short.setdefault(key.rpartition(":")[2], []).append(at)
         for key, found in short.items():
-            if len(found) == 1:  # `review` stands for `acme:review` if for nothing else
+            if len(found) == 1:  # `review` may refer to `acme:review` if to nothing else
                 self._table.setdefault(key, found)
         self._table.pop("", None)
         lengths: dict[str, set[int]] = {}
@@ -99,22 +99,19 @@ class NameTable:
     def exact(self, written: str) -> Skill | None:
         """The skill with this name, id or ref."""
         written = written.strip()
-        there = self._table.get(key_of(written))
-        if there is not None:
-            return self._chosen(there, written)
-        if "/" in written:
+        found = self.keyed(key_of(written), written)
+        if found is None and "/" in written:
             return next((skill for skill in self.skills if skill.ref == written), None)
-        return None
+        return found
 
-    def starting(self, text: Text, at: int) -> tuple[Skill, int] | None:
-        """The skill with the longest name that begins at `at`, and where the name ends."""
-        start = text.low[at : at + 2].translate(_KEYS)
-        for size in (*self._lengths.get(start, ()), *self._lengths.get(start[:1], ())):
-            end = at + size
-            there = self._table.get(text.low[at:end].translate(_KEYS))
-            if there is not None and _ends_at(text.low, end):
-                return self._chosen(there, text.plain[at:end]), end
-        return None
+    def lengths(self, start: str) -> tuple[int, ...]:
+        """Return the lengths of keys that begin with these two characters, longest first."""
+        return (*self._lengths.get(start, ()), *self._lengths.get(start[:1], ()))
+
+    def keyed(self, key: str, written: str) -> Skill | None:
+        """Return the skill with this key, preferring the one with this spelling."""
+        there = self._table.get(key)
+        return None if there is None else self._chosen(there, written)
 
     def near(self, word: str) -> tuple[Skill, ...]:
         """Up to three skills whose names are spelled almost like `word`."""
@@ -124,12 +121,12 @@ class NameTable:
         pieces = [key[:2], *(piece for piece in re.split("[-:.]", key)[:4] if len(piece) > 2)]
         alike = [name for name in self._table if any(piece in name for piece in pieces)]
         alike.sort(key=lambda name: (abs(len(name) - len(key)), name))
-        close = get_close_matches(key, alike[:_MAX_COMPARED], n=3)
+        close = get_close_matches(key, alike[:_MAX_COMPARED_NAMES], n=3)
         found = {self._table[name][0]: None for name in close}
         return tuple(self.skills[at] for at in found)
 
     def _chosen(self, there: list[int], written: str) -> Skill:
-        """Of skills that share a key the one that is spelled like this; else the first."""
+        """Return the skill with this spelling among those with one key, else the first."""
         for at in there if len(there) > 1 else ():
             if written in (self.skills[at].head.name, self.skills[at].head.id):
                 return self.skills[at]
@@ -137,36 +134,30 @@ class NameTable:
 
 
 class NameTables:
-    """The tables of the last few tuples of skills."""
+    """Caches the tables of recent skill tuples."""
 
     def __init__(self) -> None:
         self._kept: list[NameTable] = []
 
     def of(self, skills: Sequence[Skill]) -> NameTable:
-        """The table of these skills; that of a list is not kept, since a list may change."""
+        """Return the table of these skills; cached for tuples only, because a list may change."""
         table = next((one for one in self._kept if one.skills is skills), None)
         if table is None:
             table = NameTable(skills)
         if isinstance(skills, tuple):
-            self._kept = [table, *(one for one in self._kept if one is not table)][:_TABLES_KEPT]
+            self._kept = [table, *(one for one in self._kept if one is not table)][
+                :_MAX_NAME_TABLES
+            ]
         return table
 
 
-def _ends_at(low: str, end: int) -> bool:
-    """Whether a name may end here: `pdf` does not in `pdfs`, `pdf-forms` or `pdf.js`."""
-    return bool(_dense(low, end - 1) or _dense(low, end)) or _goes_on(low, end) is None
-
-
-_MAX_PARSED = 20_000
-"""Characters at the beginning and at the end of a request that are parsed."""
-_WINDOW = 40
-"""Characters before a verb in which a negation is looked for."""
-_MAX_LISTED = 40
-"""Names in one enumeration."""
-_MAX_SAID = 80
-"""Characters of the request that a mention quotes."""
-_MAX_UNKNOWN = 3
-"""Names without a skill that get a note of their own."""
+_MAX_PARSED_CHARS = 20_000
+"""At the beginning and at the end of a request; the middle is skipped."""
+_NEGATION_WINDOW_CHARS = 40
+_MAX_LISTED_NAMES = 40
+_MAX_QUOTE_CHARS = 80
+_MAX_UNKNOWN_NAMES = 3
+"""Unknown names that get their own note."""
 _CLOSING = dict(zip("`\"'「『《【<[", "`\"'」』》】>]", strict=True))
 _ARTICLE = "(?:the |an? |my |your |this |any )?"
 _VERBS = (
@@ -174,13 +165,16 @@ _VERBS = (
     "execute|try|follow|with|via"
 )
 _ANCHOR = re.compile(
-    r"(?P<flag>(?<![\w-])--(?P<no>no-)?skills?(?:\s?=\s?|\s+))"
-    r"|(?P<sigil>(?<![\w$/\\.~=&%#@:*+<>|)\]}^-])[$/](?=\w))"
-    rf"|(?P<without>(?<![\w-])(?:without|instead of|rather than) (?:using )?{_ARTICLE}|而不是 ?)"
-    rf"|(?P<verb>(?<![\w-])(?:{_VERBS}) {_ARTICLE}|使用|调用|加载|运行|用(?![户途例法于量品]))"
+    # Most positions fail at the first test of each branch.
+    r"(?<![\w-])(?:(?P<flag>--(?P<no>no-)?skills?(?:\s?=\s?|\s+))"
+    rf"|(?P<without>(?:without|instead of|rather than) (?:using )?{_ARTICLE})"
+    rf"|(?P<verb>(?:{_VERBS}) {_ARTICLE}))"
+    r"|(?P<sigil>[$/](?<![\w$/\\.~=&%#@:*+<>|)\]}^-][$/])(?=\w))"
+    r"|(?P<zh_without>而不是 ?)"
+    r"|(?P<zh_verb>使用|调用|加载|运行|用(?![户途例法于量品]))"
 )
 _NEEDS_SKILL = ("try ", "follow ", "with ", "via ")
-"""After these a name counts only where the word *skill* stands beside it."""
+"""After these a name counts only next to the word *skill*."""
 _NEGATION = re.compile(
     r"(?:(?<![\w-])(?:(?:do |please )?not|never|without|avoid|stop|dont|cannot)|[a-z]{0,6}n't)"
     r"(?:,? (?:want|you|to|please|ever|even|need|try|again|under any circumstances,?)){0,4} $"
@@ -204,15 +198,15 @@ _VAGUE = (
     "latest special specific certain better language programming coding writing folder file "
     "name list because"
 )
-_NO_NAMES = IDLE.union(_VAGUE.split())
-"""Words beside *skill* that name none."""
+_NO_NAMES = STOPWORDS.union(_VAGUE.split())
+"""Words next to *skill* that are no names."""
 _LOOKS_LIKE_NAME = re.compile(r"^(?=.*[^\W\d_]).*[-_:/\d]").search
 _QUOTED = re.compile(r"(`{3,20}|~{3,20})[\s\S]*?(?:\1|\Z)|^[ \t]*>.*$", re.MULTILINE)
-"""Code fences, an open one to the end, and quoted lines."""
+"""Code fences (an open one extends to the end) and quoted lines."""
 
 
 class Mention(NamedTuple):
-    """A skill that the request names, and the words that do it."""
+    """A skill that the request names, with the quoted words."""
 
     skill: Skill
     said: str
@@ -223,19 +217,20 @@ class UnknownName(NamedTuple):
 
     name: str
     near: tuple[Skill, ...] = ()
-    """Skills whose names are spelled almost like it."""
 
 
 class Mentions(NamedTuple):
-    """What a request says about skills by name."""
+    """The skills that a request names or excludes."""
 
     wanted: tuple[Mention, ...] = ()
     unwanted: tuple[Mention, ...] = ()
-    """Never chosen for this request, even if it also asks for them."""
+    """Excluded, even if the request also asks for them."""
     unknown: tuple[UnknownName, ...] = ()
-    notes: tuple[Note, ...] = ()
+    notes: tuple[DetectorNote, ...] = ()
     rest: str | None = None
     """The request without its mentions; None when it has none."""
+    unavailable: tuple[Skill, ...] = ()
+    """Named skills that are not offered."""
 
     @property
     def ruled_out(self) -> frozenset[str]:
@@ -243,81 +238,101 @@ class Mentions(NamedTuple):
         return frozenset(one.skill.name for one in self.unwanted)
 
 
-def parse_mentions(request: str, names: NameTable) -> Mentions:
-    """Find every mention of a skill in a request."""
-    return _Parser(request, names).parse()
+def parse_mentions(
+    request: str, names: NameTable, unavailable: NameTable | None = None
+) -> Mentions:
+    """Parse all mentions of skills in a request.
+
+    Args:
+        request: The request.
+        names: The offered skills.
+        unavailable: Skills that are not offered; the wanted ones are reported by themselves.
+    """
+    own, others = request, []
+    if "```" in request or "~~~" in request or ">" in request:
+        own = _QUOTED.sub("\n\n", request)
+        others = [found.group() for found in _QUOTED.finditer(request)]
+    skipped = max(0, len(own) - 2 * _MAX_PARSED_CHARS)
+    if skipped:
+        others.append(own[_MAX_PARSED_CHARS:-_MAX_PARSED_CHARS])
+        own = f"{own[:_MAX_PARSED_CHARS]}\n\n{own[-_MAX_PARSED_CHARS:]}"
+    text = normalise(own)
+    found = _MentionParser(text, names).parse(others, skipped)
+    if unavailable is None:
+        return found
+    named = _MentionParser(text, unavailable).parse((), 0).wanted
+    return found._replace(unavailable=tuple(one.skill for one in named))
 
 
 class _Name(NamedTuple):
-    """A name at one place of the request."""
-
     skill: Skill | None
     word: str
     end: int
     marked: bool
-    """It looks like a name and not like a word: quoted, after `$` or `/`, or with a hyphen."""
+    """Quoted, after `$` or `/`, or with a hyphen."""
 
 
-class _Parser:
-    def __init__(self, request: str, names: NameTable) -> None:
-        own = _QUOTED.sub("\n\n", request)
-        self._others = [found.group() for found in _QUOTED.finditer(request)]
-        self._skipped = max(0, len(own) - 2 * _MAX_PARSED)
-        if self._skipped:
-            self._others.append(own[_MAX_PARSED:-_MAX_PARSED])
-            own = f"{own[:_MAX_PARSED]}\n\n{own[-_MAX_PARSED:]}"
-        self._text = normalise(own)
+class _MentionParser:
+    def __init__(self, text: FoldedText, names: NameTable) -> None:
+        self._text = text
         self._names = names
         self._wanted: dict[str, Mention] = {}
         self._unwanted: dict[str, Mention] = {}
         self._unknown: dict[str, None] = {}
         self._cuts: list[tuple[int, int]] = []
 
-    def parse(self) -> Mentions:
-        """Go through the request once, from anchor to anchor."""
+    def parse(self, others: Sequence[str], skipped_chars: int) -> Mentions:
+        """Parse the text; `others` are parts of the request that were not parsed."""
         at, low = 0, self._text.low
         read = {
-            "flag": self._flag, "sigil": self._sigil, "without": self._without, "verb": self._verb
+            "flag": self._flag, "sigil": self._sigil, "without": self._without, "verb": self._verb,
+            "zh_without": self._without, "zh_verb": self._verb,
         }  # fmt: skip
         while (found := _ANCHOR.search(low, at)) is not None:
             at = max(found.end(), read[found.lastgroup or "flag"](found))
-        skipped = (Note("unheard", count=self._skipped),) if self._skipped else ()
+        skipped = (DetectorNote("unheard", count=skipped_chars),) if skipped_chars else ()
         if not self._cuts:
             return Mentions(notes=skipped)
         names = list(self._unknown)
         near_of = self._names.near
-        unknown = tuple(UnknownName(name, near_of(name)) for name in names[:_MAX_UNKNOWN])
-        notes: list[Note] = []
+        unknown = tuple(UnknownName(name, near_of(name)) for name in names[:_MAX_UNKNOWN_NAMES])
+        notes: list[DetectorNote] = []
         for one in unknown:
             near = ", ".join(f"`{skill.name}`" for skill in one.near)
             more = {"names": near} if near else {}
-            notes.append(Note(f"unknown-skill{'-near' * bool(near)}", name=one.name, **more))
-        if len(names) > _MAX_UNKNOWN:
-            notes.append(Note("unknown-skills-more", count=len(names) - _MAX_UNKNOWN))
-        notes += [Note("both", name=name) for name in self._wanted if name in self._unwanted]
+            notes.append(
+                DetectorNote(f"unknown-skill{'-near' * bool(near)}", name=one.name, **more)
+            )
+        if len(names) > _MAX_UNKNOWN_NAMES:
+            notes.append(DetectorNote("unknown-skills-more", count=len(names) - _MAX_UNKNOWN_NAMES))
         notes += [
-            Note("ruled-out", name=name) for name in self._unwanted if name not in self._wanted
+            DetectorNote("both", name=name) for name in self._wanted if name in self._unwanted
+        ]
+        notes += [
+            DetectorNote("ruled-out", name=name)
+            for name in self._unwanted
+            if name not in self._wanted
         ]
         return Mentions(
             tuple(one for name, one in self._wanted.items() if name not in self._unwanted),
             tuple(self._unwanted.values()),
             unknown,
             (*notes, *skipped),
-            self._rest(),
+            self._rest(others),
         )
 
-    def _rest(self) -> str:
+    def _rest(self, others: Sequence[str]) -> str:
         parts: list[str] = []
         past = 0
         for start, end in sorted(self._cuts):
             parts.append(self._text.plain[past : max(past, start)])
             past = max(past, end)
-        parts += [self._text.plain[past:], *self._others]
+        parts += [self._text.plain[past:], *others]
         return " ".join(part.strip() for part in parts if part.strip())
 
     def _add(self, names: list[_Name], start: int, end: int, *, wanted: bool) -> None:
-        """Note names from `start` to `end`; a name that no skill has only where it is wanted."""
-        said = " ".join(self._text.plain[start:end].split())[:_MAX_SAID]
+        """Record names from `start` to `end`; unknown names only where they are wanted."""
+        said = " ".join(self._text.plain[start:end].split())[:_MAX_QUOTE_CHARS]
         table = self._wanted if wanted else self._unwanted
         for one in names:
             if one.skill is not None:
@@ -328,14 +343,14 @@ class _Parser:
             self._cuts.append((start, end))
 
     def _add_unknown(self, match: re.Match[str] | None, start: int, group: int = 0) -> bool:
-        """Note a word as a name that no skill has, unless it can be no name."""
+        """Record a word as an unknown name, unless it can be no name."""
         if match is None:
             return False
         word = match[group].rstrip(".:/-")
         if not word or word.lower() in _NO_NAMES:
             return False
         self._unknown.setdefault(word)
-        # `the spreadsheet skill`: no skill has that name, but it says what the request is about.
+        # `the spreadsheet skill`: no skill has this name, but the word is kept for the search.
         keeps = group and not _LOOKS_LIKE_NAME(word)
         spans = [(start, match.start(group)), (match.end(group), match.end())]
         self._cuts += spans if keeps else [(start, match.end())]
@@ -345,7 +360,7 @@ class _Parser:
         """`--skill a,b`, `--skill=a`, `--no-skill a`."""
         names: list[_Name] = []
         end = found.end()
-        for _ in range(_MAX_LISTED):
+        for _ in range(_MAX_LISTED_NAMES):
             one = self._quoted_name(end) or self._flag_value(end)
             if one is None:
                 break
@@ -367,7 +382,7 @@ class _Parser:
     def _sigil(self, found: re.Match[str]) -> int:
         """`$pdf` anywhere; `/pdf` at the start of a line, `/pdf-forms` anywhere."""
         at, text = found.start(), self._text
-        hit = self._names.starting(text, at + 1)
+        hit = self._starting(at + 1)
         before = at - (text.plain[at - 1 : at] == " ")
         starts_line = before == 0 or text.plain[before - 1] == "\n"
         if hit is None:
@@ -420,14 +435,14 @@ class _Parser:
             self._add_unknown(_TOKEN(plain, called.end()), start)
 
     def _negation(self, at: int) -> int | None:
-        """Where the negation begins that stands just before `at`; None without one."""
-        begins = max(0, at - _WINDOW)
+        """Return the start of the negation right before `at`; None without one."""
+        begins = max(0, at - _NEGATION_WINDOW_CHARS)
         window = self._text.low[begins:at]
         found = _NEGATION(window) or _ZH_NEGATION(window)
         return None if found is None or _WHY(window) else begins + found.start()
 
     def _names_after(self, at: int) -> tuple[list[_Name], int, bool]:
-        """The names after a verb, where they end, and whether they are called skills."""
+        """Return the names after a verb, their end, and whether they are called skills."""
         called = _SKILL_BEFORE(self._text.low, at)
         if called is not None:
             names, end, _ = self._list(called.end())
@@ -436,11 +451,11 @@ class _Parser:
         return self._list(at)
 
     def _list(self, at: int) -> tuple[list[_Name], int, bool]:
-        """Names one after the other, where they end, and whether they are called skills."""
+        """Return a list of names, its end, and whether they are called skills."""
         names: list[_Name] = []
         is_called = False
         end = at
-        while len(names) < _MAX_LISTED:
+        while len(names) < _MAX_LISTED_NAMES:
             one = self._name(at)
             if one is None:
                 break
@@ -459,7 +474,6 @@ class _Parser:
         return names, end, is_called
 
     def _name(self, at: int) -> _Name | None:
-        """The name that begins here, quoted or not."""
         text = self._text
         while text.plain[at : at + 1] in {"*", " "}:
             at += 1
@@ -467,11 +481,24 @@ class _Parser:
         if quoted is not None:
             return quoted
         sigil = text.plain[at : at + 1] in {"$", "/", "@"}
-        hit = self._names.starting(text, at + sigil)
+        hit = self._starting(at + sigil)
         if hit is None:
             return None
         word = text.plain[at + sigil : hit[1]]
         return _Name(hit[0], word, hit[1], sigil or _LOOKS_LIKE_NAME(word) is not None)
+
+    def _starting(self, at: int) -> tuple[Skill, int] | None:
+        """Return the skill with the longest name that begins at `at`, and the end of the name."""
+        plain, low = self._text
+        for size in self._names.lengths(low[at : at + 2].translate(_KEYS)):
+            end = at + size
+            skill = self._names.keyed(low[at:end].translate(_KEYS), plain[at:end])
+            # `pdf` does not end in `pdfs`, `pdf-forms` or `pdf.js`.
+            if skill is not None and (
+                _dense(low, end - 1) or _dense(low, end) or _goes_on(low, end) is None
+            ):
+                return skill, end
+        return None
 
     def _quoted_name(self, at: int) -> _Name | None:
         plain = self._text.plain

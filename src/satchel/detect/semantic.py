@@ -1,9 +1,9 @@
-"""What do vectors add to a ranking? Three legs: the whole goal, its sentences, and the name alone.
+"""Semantic signals of a ranking: the whole goal, its sentences, and the name.
 
-All descriptions of a library have something in common, which tells none of them from another: it
-is taken off before a goal is compared with them. Where the model does not cover the goal's script
-there are no legs at all, because noise ranks worse than words alone. Nor are there any while many
-skills have no vector yet: whoever had one would beat whoever has none.
+The mean of all descriptions is subtracted before comparing, because it distinguishes none of them.
+There are no semantic signals when the model does not cover the goal's script, because noise ranks
+worse than words alone, or while many skills have no vector yet, because embedded skills would
+always win.
 """
 
 from __future__ import annotations
@@ -14,55 +14,54 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import say
 from satchel._optional import require
-from satchel.detect.fusion import FEWEST, Leg
-from satchel.detect.terms import clauses, for_vectors
-from satchel.detect.vectors.base import EXTRA
-from satchel.detect.vectors.store import VectorStore
+from satchel.detect.embeddings.base import EXTRA
+from satchel.detect.embeddings.store import VectorStore
+from satchel.detect.ranking import MIN_LIBRARY_SKILLS, Signal
+from satchel.detect.tokenizer import clauses, embedding_texts
 from satchel.errors import ModelFailed, Refused, SatchelError
+from satchel.i18n import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from contextlib import AbstractContextManager
 
-    from satchel.detect.vectors.base import Embedder, Matrix
+    from satchel.detect.embeddings.base import Embedder, Matrix
     from satchel.skill import Skill
 
-_GOAL = 600
-"""Characters of a long goal that are compared as a whole: what follows is detail."""
-_CLAUSE = 300
-_SAMPLE = 512
-"""Skills from which is taken what all descriptions have in common."""
-_MANY = 1_000
-_REMEMBERED = 4
-"""Libraries that are followed at once: all skills, and those that a model may load, say."""
-_LACK_OF_ALL = 0.10
-_LACK_OF_FOUND = 0.05
-"""Shares of the library, and of the skills that words found, that may lack a vector."""
-_BUDGET = 2.0
-"""Seconds that a look gives to a model behind an address."""
-_REST = 30.0
-"""Seconds until a model that failed is tried again."""
-_LOOK_AGAIN = 1.0
-"""Seconds between two counts of what is still lacking in a library of thousands."""
-_STRANGERS = 256
-"""Keys of nobody whose files a look may look for; `prepare` looks for more."""
-_ALL_STRANGERS = 20_000
-_DIGITS = 6
-"""Digits of a cosine: what comes after them depends on how a matrix was cut."""
-NAME, ABOUT = 0, 1
-"""The two vectors of a skill: its name, and its name with what it says it does."""
+_MAX_GOAL_CHARS = 600
+"""Longer goals are truncated: the rest is detail."""
+_MAX_CLAUSE_CHARS = 300
+_SAMPLED_SKILL_COUNT = 512
+"""For the mean of descriptions."""
+_MIN_LARGE_LIBRARY_SKILLS = 1_000
+_MAX_REMEMBERED_LIBRARIES = 4
+"""Users and models may see different skills."""
+_MAX_MISSING_SHARE = 0.10
+_MAX_MISSING_FOUND_SHARE = 0.05
+"""Shares of the library and of the found skills that may lack a vector."""
+_QUERY_TIMEOUT_S = 2.0
+"""For a remote model."""
+_RETRY_DELAY_S = 30.0
+_RECOUNT_INTERVAL_S = 1.0
+"""For missing vectors in a large library."""
+_MAX_UNKNOWN_KEYS = 256
+"""Unknown keys whose files a request checks; `prepare` checks more."""
+_MAX_PREPARED_UNKNOWN_KEYS = 20_000
+_COSINE_DIGITS_COUNT = 6
+"""Further digits depend on the matrix split."""
+NAME_SLOT, ABOUT_SLOT = 0, 1
+"""Index of the name vector, and of the vector of name and description."""
 
 
-class _Seen:
-    """One library, and what of it lacks a vector."""
+class _MissingVectors:
+    """A library and its skills without a vector."""
 
     def __init__(self, skills: tuple[Skill, ...], keys: list[str], store: VectorStore) -> None:
         self.skills = skills
         self.keys = keys
-        self.lacking: AbstractSet[str] = frozenset()
+        self.missing: AbstractSet[str] = frozenset()
         self.common: tuple[int, Matrix] | None = None
         self.retry_at = 0.0
         self._looked_at = 0.0
@@ -70,44 +69,46 @@ class _Seen:
         self.count(store)
 
     def count(self, store: VectorStore) -> None:
-        """Bring `lacking` up to date; in a large library at most once a second."""
-        is_early = time.monotonic() - self._looked_at < _LOOK_AGAIN
-        if store.changes == self._changes or (is_early and len(self.keys) > _MANY):
+        """Update `missing`; in a large library at most once a second."""
+        is_early = time.monotonic() - self._looked_at < _RECOUNT_INTERVAL_S
+        if store.changes == self._changes or (
+            is_early and len(self.keys) > _MIN_LARGE_LIBRARY_SKILLS
+        ):
             return
         self._changes = store.changes
-        self.lacking = frozenset(store.lacking(self.keys))
+        self.missing = frozenset(store.missing(self.keys))
         self._looked_at = time.monotonic()
 
 
 class Semantic:
-    """Vectors of a library, and where a goal is among them."""
+    """Compares goals with the vectors of a library."""
 
     def __init__(self, model: Embedder | Callable[[], Embedder], folder: str | None = None) -> None:
-        """Open nothing yet.
+        """Create the comparison; nothing is opened.
 
         Args:
-            model: The model, or a function that opens it when it is first needed.
-            folder: Where vectors are kept; None keeps them in memory.
+            model: The model, or a function that opens it on first use.
+            folder: The vector folder; None keeps vectors in memory.
         """
         self._model = model
         self._folder = folder
         self.made = 0
-        """Skills of the last library that was prepared that have vectors."""
+        """The number of embedded skills of the last prepared library."""
         self.unmade: tuple[tuple[str, str], ...] = ()
-        """Names of those that have none, each with the reason."""
+        """Names of skills without a vector, each with the reason."""
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._opened: VectorStore | None = None
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, _MissingVectors] = {}
         self._rests_until = 0.0
         self._failed: SatchelError | None = None
 
     @property
     def embedder(self) -> Embedder:
-        """The model, opened now if it was not.
+        """Return the model; open it if necessary.
 
         Raises:
             SatchelError: it cannot be opened; that is tried again after a while.
@@ -116,7 +117,7 @@ class Semantic:
 
     @property
     def _store(self) -> VectorStore:
-        if self._pid != os.getpid():  # threads and locks of the parent are not ours
+        if self._pid != os.getpid():  # a fork must not use the parent's threads and locks
             self._start()
         if (store := self._opened) is not None:
             return store
@@ -129,7 +130,7 @@ class Semantic:
                     self._opened = VectorStore(self._folder, model, self._covers)
                 except Exception as exc:
                     self._failed = exc if isinstance(exc, SatchelError) else _typed(exc)
-                    self._rests_until = time.monotonic() + _REST
+                    self._rests_until = time.monotonic() + _RETRY_DELAY_S
                     raise self._failed from exc
             return self._opened
 
@@ -139,13 +140,13 @@ class Semantic:
         progress: Callable[[int], None] | None = None,
         rebuild: bool = False,  # noqa: FBT001, FBT002 - as `prepare` of a detector has it
     ) -> str:
-        """Embed what has no vector yet, and wait for it; returns the model's id.
+        """Embed all missing skills and wait; return the model's id.
 
         Args:
             skills: The library.
-            progress: Told how many skills have their vectors; its own `vectors`, if it has one,
-                for whoever shows words and vectors apart.
-            rebuild: Make all vectors anew; the old ones count until the new ones are there.
+            progress: Called with the number of embedded skills; its attribute `vectors`, if any,
+                is called instead, to report words and vectors separately.
+            rebuild: Recreate all vectors; the old ones are used until then.
 
         Raises:
             ModelFailed: the model cannot be run or reached.
@@ -154,12 +155,12 @@ class Semantic:
         skills = tuple(skills)
         self._store.refresh()
         keys = [skill.path for skill in skills]
-        gone = self._gone(keys, len(self._store.lacking(keys)), _ALL_STRANGERS)
-        texts = ((key, for_vectors(skill)) for key, skill in zip(keys, skills, strict=True))
-        self._store.fill(texts, gone, getattr(progress, "vectors", progress), anew=rebuild)
+        gone = self._gone(keys, len(self._store.missing(keys)), _MAX_PREPARED_UNKNOWN_KEYS)
+        texts = ((key, embedding_texts(skill)) for key, skill in zip(keys, skills, strict=True))
+        self._store.fill(texts, gone, getattr(progress, "vectors", progress), rebuild=rebuild)
         with self._lock:
             self._failed, self._rests_until = None, 0.0
-            self._remember(_Seen(skills, keys, self._store))
+            self._remember(_MissingVectors(skills, keys, self._store))
         there = frozenset(self._store.vectors(keys)[0])
         self.made = len(there)
         without = (skill for skill in skills if skill.path not in there)
@@ -171,27 +172,27 @@ class Semantic:
             )
         return self.embedder.id
 
-    def legs(
+    def signals(
         self,
         goal: str,
         skills: Sequence[Skill],
         known: Collection[str],
         by_key: Mapping[str, Skill],
         limit: int,
-    ) -> tuple[dict[str, Leg], list[str]]:
-        """The legs of meaning, and what a person should know about them.
+    ) -> tuple[dict[str, Signal], list[str]]:
+        """Return the semantic signals and notes.
 
         Args:
-            goal: What is wanted.
+            goal: The request.
             skills: The library.
-            known: Keys that words have found; they are scored too.
-            by_key: The library by key: vectors of strangers are passed over.
-            limit: How many more keys are looked for.
+            known: Keys found by words; they are scored too.
+            by_key: The library by key; other vectors are ignored.
+            limit: How many more keys to find.
         """
         if not skills:
             return {}, []
         skills = tuple(skills)
-        whole = goal[:_GOAL]
+        whole = goal[:_MAX_GOAL_CHARS]
         parts = clauses(goal)
         began = time.monotonic()
         try:
@@ -208,32 +209,32 @@ class Semantic:
                 seen = self._follow(skills)
                 if self._is_early(seen, known):
                     if hasattr(self.embedder, "hurrying"):
-                        self.embedder.embed([whole])  # whether it answers at all
+                        self.embedder.embed([whole])  # checks availability
                     return {}, [self._what_waits(seen)]
-                made = self.embedder.embed([whole, *(part[:_CLAUSE] for part in parts)])
-        except SatchelError as exc:  # a server that is away, say: the words are still there
+                made = self.embedder.embed([whole, *(part[:_MAX_CLAUSE_CHARS] for part in parts)])
+        except SatchelError as exc:  # the server may be unavailable; word signals remain
             self._failed = exc
-            if hasattr(self.embedder, "hurrying") or time.monotonic() - began > _BUDGET:
-                self._rests_until = time.monotonic() + _REST
+            if hasattr(self.embedder, "hurrying") or time.monotonic() - began > _QUERY_TIMEOUT_S:
+                self._rests_until = time.monotonic() + _RETRY_DELAY_S
             return {}, [_not_compared(exc.message)]
         queries = made[:1] if len(parts) == 1 else made
         keys = set(known)
         keys.update(store.nearest(queries, limit, by_key))
         return self._score(queries, sorted(keys), known, seen), self._notes(seen)
 
-    def signs(self, legs: Mapping[str, Leg], key: str) -> tuple[float, float, float]:
-        """How near one skill is: as a whole, by the best sentence of the goal, and by its name."""
+    def features(self, signals: Mapping[str, Signal], key: str) -> tuple[float, float, float]:
+        """Return the cosines of one skill: whole goal, best sentence, name."""
         about, clause, name = (
-            legs[leg].scores.get(key, 0.0) for leg in ("about", "clauses", "name")
+            signals[signal].scores.get(key, 0.0) for signal in ("about", "clauses", "name")
         )
         return about, clause, name
 
     # --- what there is ----------------------------------------------------------------------
 
     def _covers(self, texts: Sequence[str]) -> list[bool]:
-        """Which texts of a skill get a vector: none when its description is in another script.
+        """Return which texts of a skill are embedded: none in an uncovered script.
 
-        A Latin name before a Chinese description would lend it a place among English ones.
+        A Latin name before a Chinese description would place it among English skills.
         """
         name, about = texts
         said = about.removeprefix(f"{name}: ").strip()
@@ -242,8 +243,7 @@ class Semantic:
         return [self.embedder.covers(name), self.embedder.covers(about)]
 
     def _why_none(self, skill: Skill) -> str:
-        """Why a skill has no vectors although all were made."""
-        name, about = for_vectors(skill)
+        name, about = embedding_texts(skill)
         covered = self._covers((name, about))
         if all(covered):
             return say("the model made none")
@@ -252,33 +252,33 @@ class Semantic:
         return say("the model does not know the script of its description")
 
     def _hurrying(self) -> AbstractContextManager[Any]:
-        """A model behind an address is asked once, and not for long."""
+        """Limit a remote model to one short attempt."""
         hurrying: Any = getattr(self.embedder, "hurrying", None)
-        return hurrying(_BUDGET) if hurrying is not None else nullcontext()
+        return hurrying(_QUERY_TIMEOUT_S) if hurrying is not None else nullcontext()
 
-    def _is_early(self, seen: _Seen, known: Collection[str]) -> bool:
-        """Whether too many have no vector for a fair comparison."""
-        lacking = seen.lacking
-        if len(lacking) > _LACK_OF_ALL * len(seen.keys):
+    def _is_early(self, seen: _MissingVectors, known: Collection[str]) -> bool:
+        """Whether too many skills lack a vector for a fair comparison."""
+        missing = seen.missing
+        if len(missing) > _MAX_MISSING_SHARE * len(seen.keys):
             return True
-        found = sum(1 for key in known if key in lacking) if lacking else 0
-        return found > _LACK_OF_FOUND * len(known)
+        found = sum(1 for key in known if key in missing) if missing else 0
+        return found > _MAX_MISSING_FOUND_SHARE * len(known)
 
-    def _what_waits(self, seen: _Seen) -> str:
+    def _what_waits(self, seen: _MissingVectors) -> str:
         if self._store.stopped:
             return _not_compared(self._store.stopped)
         return say(
             "Meanings are not compared yet: {waiting} of {count} skills wait; run `satchel index`",
-            waiting=f"{len(seen.lacking):,}",
+            waiting=f"{len(seen.missing):,}",
             count=f"{len(seen.keys):,}",
         )
 
-    def _notes(self, seen: _Seen) -> list[str]:
-        """What a person should know although meanings were compared."""
+    def _notes(self, seen: _MissingVectors) -> list[str]:
+        """Return notes that apply although embeddings were used."""
         notes: list[str] = []
         if self._store.is_damaged:
             notes.append(say("The vectors on disk were damaged and are being made again"))
-        if count := len(seen.lacking):
+        if count := len(seen.missing):
             notes.append(
                 say("1 skill has no vector yet")
                 if count == 1
@@ -292,120 +292,126 @@ class Semantic:
 
     # --- following a library ----------------------------------------------------------------
 
-    def _follow(self, skills: tuple[Skill, ...]) -> _Seen:
-        """Have the vectors of new and changed skills made, in the background."""
+    def _follow(self, skills: tuple[Skill, ...]) -> _MissingVectors:
+        """Start embedding new and changed skills in the background."""
         with self._lock:
             seen = self._seen.get(id(skills))
             if seen is None or seen.skills is not skills:
                 return self._begin(skills)
-            if seen.lacking or self._store.stopped:
+            if seen.missing or self._store.stopped:
                 self._try_again(seen)
             seen.count(self._store)
             return seen
 
-    def _begin(self, skills: tuple[Skill, ...]) -> _Seen:
+    def _begin(self, skills: tuple[Skill, ...]) -> _MissingVectors:
         self._store.refresh()
         keys = [skill.path for skill in skills]
-        seen = _Seen(skills, keys, self._store)
+        seen = _MissingVectors(skills, keys, self._store)
         before = {id(skill.head) for one in self._seen.values() for skill in one.skills}
         todo = [
             skill
             for key, skill in zip(keys, skills, strict=True)
-            if id(skill.head) not in before or key in seen.lacking
+            if id(skill.head) not in before or key in seen.missing
         ]
         self._remember(seen)
-        gone = self._gone(keys, len(seen.lacking), _STRANGERS)
-        seen.retry_at = time.monotonic() + _REST
+        gone = self._gone(keys, len(seen.missing), _MAX_UNKNOWN_KEYS)
+        seen.retry_at = time.monotonic() + _RETRY_DELAY_S
         self._fill(todo, gone)
         return seen
 
-    def _try_again(self, seen: _Seen) -> None:
-        """After a while: what failed once need not fail for ever, and others may have made it."""
+    def _try_again(self, seen: _MissingVectors) -> None:
+        """Retry after a while: errors may be temporary."""
         if time.monotonic() < seen.retry_at or self._store.is_filling:
             return
-        seen.retry_at = time.monotonic() + _REST
+        seen.retry_at = time.monotonic() + _RETRY_DELAY_S
         self._store.refresh()
         self._fill(seen.skills, ())
 
-    def _remember(self, seen: _Seen) -> None:
+    def _remember(self, seen: _MissingVectors) -> None:
         self._seen.pop(id(seen.skills), None)
         self._seen[id(seen.skills)] = seen
-        while len(self._seen) > _REMEMBERED:
+        while len(self._seen) > _MAX_REMEMBERED_LIBRARIES:
             del self._seen[next(iter(self._seen))]
 
-    def _gone(self, keys: Sequence[str], lacking: int, most: int) -> list[str]:
-        """Keys of the store that are nobody's any more: their file is not there.
+    def _gone(self, keys: Sequence[str], missing: int, most: int) -> list[str]:
+        """Return stored keys whose file no longer exists.
 
-        The store may serve somebody who sees more skills, so that a stranger alone is no reason.
+        The store may serve a user who sees more skills, so an unknown key alone is no reason.
         """
-        count = len(self._store) - (len(keys) - lacking)
+        count = len(self._store) - (len(keys) - missing)
         if not 0 < count <= most:
             return []
         own = set(keys)
-        others = (key for key in self._store.held() if key not in own)
+        others = (key for key in self._store.stored_keys() if key not in own)
         return [key for key in others if not os.path.exists(key)]
 
     def _fill(self, skills: Sequence[Skill], gone: Iterable[str]) -> None:
-        if len(skills) <= _MANY:
-            self._fill_soon(skills, gone)
+        if len(skills) <= _MIN_LARGE_LIBRARY_SKILLS:
+            self._fill_in_background(skills, gone)
             return
-        # Even to write down their texts takes a while.
+        # Collecting the texts takes a while.
         filling = threading.Thread(
-            target=self._fill_soon, args=(skills, gone), name="satchel-texts", daemon=True
+            target=self._fill_in_background, args=(skills, gone), name="satchel-texts", daemon=True
         )
         try:
             filling.start()
-        except RuntimeError:  # no more threads: the next time, and the note says what waits
+        except RuntimeError:  # no more threads: retried later, with a note
             return
 
-    def _fill_soon(self, skills: Sequence[Skill], gone: Iterable[str]) -> None:
+    def _fill_in_background(self, skills: Sequence[Skill], gone: Iterable[str]) -> None:
         if skills or gone:
-            self._store.fill_soon([(skill.path, for_vectors(skill)) for skill in skills], gone)
+            self._store.fill_in_background(
+                [(skill.path, embedding_texts(skill)) for skill in skills], gone
+            )
 
     # --- comparing --------------------------------------------------------------------------
 
     def _score(
-        self, queries: Matrix, keys: Sequence[str], known: Collection[str], seen: _Seen
-    ) -> dict[str, Leg]:
-        """Every candidate beside every part of the goal.
+        self, queries: Matrix, keys: Sequence[str], known: Collection[str], seen: _MissingVectors
+    ) -> dict[str, Signal]:
+        """Return the cosines of every candidate with every part of the goal.
 
-        One that words found and that cannot be compared gets the middle of what the others have
-        that words found: neither gain nor loss. One that words did not find gets nothing.
+        A candidate found by words that cannot be compared gets the median of those that can. One
+        not found by words gets nothing.
         """
         np: Any = require("numpy", EXTRA)
         found, blocks = self._store.vectors(keys)
         if not found:
             return {}
-        apart = blocks[:, ABOUT] - self._in_common(seen)
+        apart = blocks[:, ABOUT_SLOT] - self._in_common(seen)
         apart /= np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-3)
         cosines = apart @ queries.T
         parts = cosines[:, 1:].max(axis=1) if len(queries) > 1 else cosines[:, 0]
-        scores = {"about": cosines[:, 0], "name": blocks[:, NAME] @ queries[0], "clauses": parts}
+        scores = {
+            "about": cosines[:, 0],
+            "name": blocks[:, NAME_SLOT] @ queries[0],
+            "clauses": parts,
+        }
         compared = set(found)
         others = sorted(key for key in known if key not in compared)
         by_words = [at for at, key in enumerate(found) if key in known]
-        legs: dict[str, Leg] = {}
-        for leg, values in scores.items():
-            # What points the other way counts as nothing.
-            rounded = np.maximum(np.round(values.astype(np.float64), _DIGITS), 0.0)
+        signals: dict[str, Signal] = {}
+        for signal, values in scores.items():
+            # Negative cosines count as zero.
+            rounded = np.maximum(np.round(values.astype(np.float64), _COSINE_DIGITS_COUNT), 0.0)
             table: dict[str, float] = dict(zip(found, rounded.tolist(), strict=True))
             if others and by_words:
                 table.update(dict.fromkeys(others, float(np.median(rounded[by_words]))))
-            legs[leg] = Leg({key: score for key, score in table.items() if score > 0})
-        return legs
+            signals[signal] = Signal({key: score for key, score in table.items() if score > 0})
+        return signals
 
-    def _in_common(self, seen: _Seen) -> Matrix:
-        """The mean of the vectors of descriptions: the same for the same library, anywhere."""
+    def _in_common(self, seen: _MissingVectors) -> Matrix:
+        """Return the mean vector of descriptions; deterministic for a library."""
         changes = self._store.changes
         if seen.common is None or seen.common[0] != changes:
             np: Any = require("numpy", EXTRA)
             keys = sorted(seen.keys)
-            found, blocks = self._store.vectors(keys[:: max(1, len(keys) // _SAMPLE)])
-            # A handful of skills has no common ground that tells less than they do.
+            found, blocks = self._store.vectors(keys[:: max(1, len(keys) // _SAMPLED_SKILL_COUNT)])
+            # The mean of a few skills is not common ground.
             mean = np.float32(0)
-            if len(found) >= FEWEST:
+            if len(found) >= MIN_LIBRARY_SKILLS:
                 order = sorted(range(len(found)), key=found.__getitem__)
-                mean = blocks[order, ABOUT].mean(axis=0, dtype=np.float64).astype(np.float32)
+                mean = blocks[order, ABOUT_SLOT].mean(axis=0, dtype=np.float64).astype(np.float32)
             seen.common = (changes, mean)
         return seen.common[1]
 
@@ -415,7 +421,6 @@ def _not_compared(reason: str) -> str:
 
 
 def _typed(exc: Exception) -> ModelFailed:
-    """An error of a library, as one of ours."""
     return ModelFailed(
         f"{type(exc).__name__}: {exc}".strip().partition("\n")[0][:200],
         say("Name another model in the setting `vectors`"),

@@ -8,10 +8,10 @@
         await engine.submit(goal)
         report = await engine.wait(goal.id)
 
-Reading order: `model` (the records), `plan_file` and `graph` (plan files and their problems),
-`templates` (outputs that later steps use), `decomposition` (makes a plan from a text), `execute`
-(the order of steps, for every engine), `perform` (one step, on the machine that runs it), `engines`
-(where goals are stored). No module here calls a model: a `StepRunner` does, such as
+Reading order: `model` (the records), `plan_file` and `plan_checks` (plan files and their problems),
+`templates` (outputs that later steps use), `decomposition` (makes a plan from a text), `executor`
+(the order of steps, for every engine), `step_runner` (one step, on the machine that runs it),
+`engines` (where goals are stored). No module here calls a model: a `StepRunner` does, such as
 `satchel.agent.AgentSteps`.
 """
 
@@ -41,7 +41,7 @@ _HOMES = {
     "decompose": "decomposition",
     "read_plan": "plan_file",
 }
-"""Names that are imported when they are first used, with their modules."""
+"""Exported name -> its module, imported on first use."""
 
 __all__ = [
     "Answer",

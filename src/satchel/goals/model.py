@@ -9,33 +9,30 @@ if TYPE_CHECKING:
 
 ActionType = Literal["llm", "skill", "tool", "human"]
 StepState = Literal["waiting", "running", "asking", "done", "failed", "skipped", "cancelled"]
-"""`asking`: a person's word is wanted. The last four are ends."""
+"""`asking`: waits for a person. The last four are final."""
 GoalState = Literal[
     "queued", "running", "asking", "done", "partial", "failed", "cancelled", "damaged"
 ]
-"""`asking`: nothing can go on without a person. `partial`: it ended, and some steps failed.
-`damaged`: its journal cannot be read to the end, so no step of it runs again."""
+"""`asking`: only a person can continue it. `partial`: it ended, and some steps failed. `damaged`:
+its journal cannot be read to the end, so no step of it runs again."""
 OnFailure = Literal["fail_fast", "continue", "skip_dependents"]
-"""What a failed step means for the rest: stop everything; run even what depends on it, with no
-output of it; or leave out only what depends on it."""
+"""Effect of a failed step: stop everything; run its dependents without its output; or skip its
+dependents."""
 
 ENDS: frozenset[str] = frozenset(("done", "failed", "skipped", "cancelled"))
-"""States of a step that do not change any more."""
 OVER: frozenset[str] = frozenset(("done", "partial", "failed", "cancelled", "damaged"))
-"""States of a goal that do not change by themselves."""
 
 
 class Retry(NamedTuple):
-    """How often a step is tried, and how long to wait in between."""
+    """How often a step is attempted, and the delays in between."""
 
     attempts: int = 3
-    """All tries together."""
     first: float = 1.0
-    """Seconds before the second try; then `factor` times as long each time."""
+    """Seconds before the second attempt; multiplied by `factor` for each further one."""
     factor: float = 2.0
     most: float = 60.0
     jitter: float = 0.2
-    """Each wait is longer or shorter by up to this share, so that many do not come back at once."""
+    """Each delay varies by up to this share, so that many steps do not retry at the same moment."""
 
 
 class Step(NamedTuple):
@@ -44,60 +41,55 @@ class Step(NamedTuple):
     id: str
     action_type: ActionType = "llm"
     title: str = ""
-    """What people read; the id when empty."""
+    """Display name; the id when empty."""
     prompt: str = ""
-    """What the model, or the person, is told. May use `{{steps.ID.output}}` and `{{inputs.X}}`."""
+    """Text for the model or the person. May use `{{steps.ID.output}}` and `{{inputs.X}}`."""
     skill: str = ""
-    """For `skill`: whose SKILL.md is the system context."""
+    """For `skill`: the skill whose SKILL.md is the system context."""
     tool: str = ""
-    """For `tool`: what is called."""
     arguments: Mapping[str, Any] = {}
-    """For `tool`: with what. A text that is one reference and nothing else keeps its type."""
+    """For `tool`: its arguments. A text that is a single reference keeps the type of its value."""
     needs: tuple[str, ...] = ()
-    """Steps that must end before it; those that its templates mention are added."""
+    """Steps that must end first; those referenced in its templates are added."""
     output: Mapping[str, Any] = {}
-    """A JSON schema of what it gives; a text when empty."""
+    """JSON schema of the output; a text when empty."""
     model: str = ""
-    """Who is asked; the runner's own when empty."""
+    """The model; the runner's default when empty."""
     retry: Retry | None = None
-    """As the plan says when None."""
+    """The plan's policy when None."""
     timeout: float | None = None
-    """Seconds for one try."""
     on_failure: OnFailure | None = None
-    """As the plan says when None."""
+    """The plan's policy when None."""
 
 
-class Budget(NamedTuple):
-    """What a whole goal may take. None means no limit."""
+class GoalBudget(NamedTuple):
+    """Limits of a whole goal. None means no limit."""
 
     tokens: int | None = None
     cost: float | None = None
     """US dollars."""
     seconds: float | None = None
-    """From when it first ran; time that it waits for people does not count."""
+    """From its first run; time spent waiting for people does not count."""
 
 
 class Plan(NamedTuple):
     """The steps of a goal, with its inputs and limits."""
 
     goal: str
-    """What is to be reached, in words."""
     steps: tuple[Step, ...]
     inputs: Mapping[str, Any] = {}
-    """Values for `{{inputs.X}}`."""
     on_failure: OnFailure = "fail_fast"
     retry: Retry = Retry()
     timeout: float | None = 600.0
-    budget: Budget = Budget()
+    budget: GoalBudget = GoalBudget()
     parallel: int = 64
-    """Steps that run at once, at most."""
 
 
 class Goal(NamedTuple):
     """A plan with an id, ready to be submitted to an engine."""
 
     id: str
-    """Submitting the same id again is the same goal. Letters, digits, `-` and `_`."""
+    """Submitting the same id again means the same goal. Letters, digits, `-` and `_`."""
     plan: Plan
 
     @classmethod
@@ -112,7 +104,7 @@ class Goal(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What something took."""
+    """Requests, tokens and cost."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -122,7 +114,7 @@ class Usage(NamedTuple):
 
 
 NO_USAGE = Usage()
-"""The one record that stands wherever nothing was used, or nothing is known of it."""
+"""Shared record for "nothing used, or usage unknown"."""
 
 
 class StepError(NamedTuple):
@@ -135,14 +127,14 @@ class StepError(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """How a step ended, or that it waits for a person."""
+    """The outcome of a step, or its question to a person."""
 
     step: str
-    """Its id: every output carries it, and who reads an output checks it."""
+    """The step's id; readers of an output verify it."""
     state: StepState
     output: Any = None
     """JSON; `{"$artefact": DIGEST, "size": N, "head": "…"}` when it is large, with a preview as
-    `fields` when it is a list or an object. While it is `asking`: what the person is asked."""
+    `fields` when it is a list or an object. In state `asking`: the question."""
     error: StepError | None = None
     attempts: int = 0
     usage: Usage = NO_USAGE
@@ -150,10 +142,9 @@ class StepResult(NamedTuple):
     """Seconds since the epoch."""
     seconds: float = 0.0
     skills: tuple[str, ...] = ()
-    """Skills whose text was loaded."""
     tools: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What else is to be known: truncated, repaired, a limit that did not hold."""
+    """Further remarks: truncated, repaired, a limit that was exceeded."""
 
 
 class Answer(NamedTuple):
@@ -162,7 +153,7 @@ class Answer(NamedTuple):
     approved: bool = True
     """False fails the step."""
     value: Any = None
-    """The step's output: a text, or what its schema says; `"approved"` when None."""
+    """The step's output: a text, or a value of its schema; `"approved"` when None."""
     by: str = ""
     note: str = ""
 
@@ -174,23 +165,23 @@ class GoalReport(NamedTuple):
     state: GoalState
     plan: Plan
     steps: Mapping[str, StepResult]
-    """Every step of the plan, in its order."""
+    """Every step of the plan, in order."""
     engine: str = ""
     started: float = 0.0
-    """When it first ran, in seconds since the epoch."""
+    """Time of its first run, in seconds since the epoch."""
     seconds: float = 0.0
-    """How long some step of it was at work; time that only people were waited for is not in it."""
+    """Time during which at least one step was running; waiting for people is not included."""
     usage: Usage = NO_USAGE
     reason: str = ""
     """Why it is not `done`."""
     revision: int = 1
-    """How often it was retried or its plan changed, from 1."""
+    """Starts at 1; each retry or change of the plan adds one."""
     ended: float = 0.0
-    """When it was over, in seconds since the epoch; 0 while it is not, or nobody knows."""
+    """End time in seconds since the epoch; 0 while it runs, or when unknown."""
 
 
 class GoalSummary(NamedTuple):
-    """One line of a list."""
+    """One row of a list of goals."""
 
     id: str
     state: GoalState
@@ -203,7 +194,7 @@ class GoalSummary(NamedTuple):
 
 
 class StepEvent(NamedTuple):
-    """Something happened to a step; `step` is empty when it happened to the whole goal."""
+    """An event of a step, or of the whole goal when `step` is empty."""
 
     goal: str
     step: str
@@ -215,31 +206,29 @@ class StepEvent(NamedTuple):
 
 
 class StepCall(NamedTuple):
-    """One step, ready to be done: what a worker gets."""
+    """One step with its inputs, as a worker gets it."""
 
     goal: str
-    """The goal's id."""
     step: Step
     inputs: Mapping[str, Any]
-    """The plan's inputs."""
     outputs: Mapping[str, Any]
-    """Step id -> output (maybe an artefact's reference), of those that its templates mention."""
+    """Step id -> output (maybe an artifact reference) of the steps referenced in its templates."""
     text: str = ""
     """The goal in words, for `{{goal}}`."""
     revision: int = 1
     retry: Retry = Retry()
     timeout: float | None = None
-    left: Budget = Budget()
-    """What is left of the goal's budget when it begins."""
+    left: GoalBudget = GoalBudget()
+    """The remaining budget when the step begins."""
 
     @property
     def key(self) -> str:
-        """The same for every try of this step: what has side effects is given it."""
+        """Idempotency key: the same for every attempt of this step."""
         return f"{self.goal}:{self.step.id}:{self.revision}"
 
 
 class Work(NamedTuple):
-    """One try of a step, every reference filled in: what a `StepRunner` gets."""
+    """One attempt of a step with all references filled in: the input of a `StepRunner`."""
 
     goal: str
     step: Step
@@ -250,7 +239,7 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a `StepRunner` gives back."""
+    """The result of a `StepRunner`."""
 
     output: Any
     usage: Usage = NO_USAGE
@@ -260,12 +249,12 @@ class Done(NamedTuple):
 
 
 class StepRunner(Protocol):
-    """Who does the work of a step: models, skills and tools are its business alone."""
+    """Runs steps: models, skills and tools are used only here."""
 
     async def run(self, work: Work) -> Done:
-        """Do it.
+        """Run one attempt.
 
         Raises:
-            StepFailed: it cannot be done; `retryable` says whether to try again.
+            StepFailed: the step failed; `retryable` allows another attempt.
         """
         ...

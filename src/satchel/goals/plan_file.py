@@ -1,4 +1,4 @@
-"""How is a plan a file? YAML or JSON that a person can read, edit, compare and run again.
+"""Plan files: reads and writes plans as YAML or JSON, and their JSON schema.
 
     goal: Report what changed this week
     steps:
@@ -8,7 +8,7 @@
       - id: write
         prompt: Summarise {{steps.fetch.output}}
 
-Every slip is told at once, with its line where that is known.
+All problems are reported at once, with their lines where known.
 """
 
 from __future__ import annotations
@@ -18,70 +18,75 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import Message, say
 from satchel.errors import InvalidInput, NotFound
-from satchel.goals.graph import check
-from satchel.goals.model import Budget, Plan, Retry, Step
-from satchel.goals.problems import MAX_ATTEMPTS, MAX_PROMPT, MAX_STEPS, MAX_TIMEOUT, Problem, phrase
+from satchel.goals.model import GoalBudget, Plan, Retry, Step
+from satchel.goals.plan_checks import (
+    MAX_ATTEMPTS,
+    MAX_PROMPT_CHARS,
+    MAX_STEPS,
+    MAX_TIMEOUT_S,
+    PlanProblem,
+    check,
+    format_phrase,
+)
+from satchel.i18n import Message, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from satchel.skill.yaml_block import Document, Path
+    from satchel.skill.yaml_reader import Path, YamlDocument
 
 # --- fields -------------------------------------------------------------------------------
-# One table of what may stand in a plan file; its JSON schema is made from it, for editors, the
-# documentation and a model that writes plans.
+# One table of the keys of a plan file; its JSON schema is made from it, for editors, the
+# documentation and models that write plans.
 
 _ACTIONS = ["llm", "skill", "tool", "human"]
 _POLICIES = ["fail_fast", "continue", "skip_dependents"]
 
 
-class Field(NamedTuple):
+class PlanField(NamedTuple):
     """One key."""
 
     kinds: tuple[str, ...]
-    """What its value may be, as the reader knows it."""
     wanted: str
-    """The same in a sentence."""
+    """The same as a phrase."""
     schema: dict[str, Any]
     says: str
-    """What it means."""
 
 
-def _text_field(says: str, **more: Any) -> Field:
-    return Field(("text",), "text", {"type": "string", **more}, says)
+def _text_field(says: str, **more: Any) -> PlanField:
+    return PlanField(("text",), "text", {"type": "string", **more}, says)
 
 
-def _number(says: str, **more: Any) -> Field:
-    return Field(("number",), "a number", {"type": "number", **more}, says)
+def _number(says: str, **more: Any) -> PlanField:
+    return PlanField(("number",), "a number", {"type": "number", **more}, says)
 
 
-def _whole(says: str, **more: Any) -> Field:
-    return Field(("whole",), "a whole number", {"type": "integer", **more}, says)
+def _whole(says: str, **more: Any) -> PlanField:
+    return PlanField(("whole",), "a whole number", {"type": "integer", **more}, says)
 
 
-def _mapping_field(says: str, **more: Any) -> Field:
-    return Field(("mapping",), "a mapping", {"type": "object", **more}, says)
+def _mapping_field(says: str, **more: Any) -> PlanField:
+    return PlanField(("mapping",), "a mapping", {"type": "object", **more}, says)
 
 
-_SECONDS = {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT}
+_SECONDS = {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S}
 
-RETRY: dict[str, Field] = {
+RETRY: dict[str, PlanField] = {
     "attempts": _whole("All tries together", minimum=1, maximum=MAX_ATTEMPTS),
-    "first": _number("Seconds before the second try", minimum=0, maximum=MAX_TIMEOUT),
+    "first": _number("Seconds before the second try", minimum=0, maximum=MAX_TIMEOUT_S),
     "factor": _number("How many times longer each wait is", minimum=1, maximum=100),
-    "most": _number("The longest wait, in seconds", minimum=0, maximum=MAX_TIMEOUT),
+    "most": _number("The longest wait, in seconds", minimum=0, maximum=MAX_TIMEOUT_S),
     "jitter": _number("Each wait varies by up to this share", minimum=0, maximum=1),
 }
-BUDGET: dict[str, Field] = {
+BUDGET: dict[str, PlanField] = {
     "tokens": _whole("Tokens in and out together", minimum=1),
     "cost": _number("US dollars", exclusiveMinimum=0),
     "seconds": _number("Time at work; waiting for people does not count", exclusiveMinimum=0),
 }
 
 
-def _object(fields: dict[str, Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+def _object(fields: dict[str, PlanField], required: tuple[str, ...] = ()) -> dict[str, Any]:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {
@@ -92,15 +97,15 @@ def _object(fields: dict[str, Field], required: tuple[str, ...] = ()) -> dict[st
     return {**schema, "required": [*required]} if required else schema
 
 
-_RETRY = Field(
+_RETRY = PlanField(
     ("whole", "mapping"),
     "a whole number or a mapping",
     {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}, _object(RETRY)]},
     "How often a failed step is tried: a number of tries, or when and how often",
 )
 
-STEP: dict[str, Field] = {
-    "id": Field(
+STEP: dict[str, PlanField] = {
+    "id": PlanField(
         ("text", "name"),
         "text",
         {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
@@ -120,9 +125,9 @@ STEP: dict[str, Field] = {
     "prompt": _text_field(
         "What the model or the person is told. `{{steps.ID.output}}`, `{{steps.ID.output.field}}`, "
         "`{{inputs.NAME}}` and `{{goal}}` are filled in",
-        maxLength=MAX_PROMPT,
+        maxLength=MAX_PROMPT_CHARS,
     ),
-    "needs": Field(
+    "needs": PlanField(
         ("texts",),
         "a list of ids",
         {
@@ -140,7 +145,7 @@ STEP: dict[str, Field] = {
     "on_failure": _text_field("What its failure means for the rest", enum=_POLICIES),
 }
 
-PLAN: dict[str, Field] = {
+PLAN: dict[str, PlanField] = {
     "goal": _text_field("What is to be reached, in words", minLength=1),
     "inputs": _mapping_field("Values for `{{inputs.NAME}}`"),
     "on_failure": _text_field(
@@ -150,9 +155,9 @@ PLAN: dict[str, Field] = {
     ),
     "retry": _RETRY,
     "timeout": _number("Seconds for one try of a step", **_SECONDS),
-    "budget": Field(("mapping",), "a mapping", _object(BUDGET), "What the whole goal may take"),
+    "budget": PlanField(("mapping",), "a mapping", _object(BUDGET), "What the whole goal may take"),
     "parallel": _whole("Steps that run at once, at most", minimum=1, maximum=10_000),
-    "steps": Field(
+    "steps": PlanField(
         ("list",),
         "a list",
         {
@@ -167,7 +172,7 @@ PLAN: dict[str, Field] = {
 
 
 def plan_schema() -> dict[str, Any]:
-    """The JSON schema of a plan file: a new one each time, to be changed at will."""
+    """A new copy of the JSON schema of a plan file."""
     import copy
 
     schema = _object(PLAN, ("goal", "steps"))
@@ -181,18 +186,18 @@ def plan_schema() -> dict[str, Any]:
     )
 
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ ./()'+=-]*(?<! )")
-"""Texts that YAML takes for nothing else, unless they are one of these:"""
+_PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_ ./()'+=-]*(?<! )")
+"""Texts that YAML reads as texts, except these words:"""
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-_ODD = re.compile(
+_ESCAPED_CHARS = re.compile(
     r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-"""What may not stand as it is: tabs, carriage returns, controls, other line ends."""
-_SHORT = 80
+"""Characters that must be escaped: tabs, carriage returns, controls, other line ends."""
+_FLOW_CHARS = 80
 
 
 def to_yaml(value: dict[str, Any]) -> str:
-    """A mapping as a YAML file."""
+    """Write a mapping as YAML."""
     return "\n".join(_mapping(value, 0)) + "\n"
 
 
@@ -222,7 +227,7 @@ def _items(rows: list[Any], indent: int) -> list[str]:
 
 
 def _value(value: Any, indent: int) -> tuple[str, list[str]]:
-    """What follows on the line of its key, and the lines after it."""
+    """The text after a key, and the lines below it."""
     if isinstance(value, str) and "\n" in value and _fits_block(value):
         tail = len(value) - len(value.rstrip("\n"))
         mark = ("-", "", "+")[min(tail, 2)]
@@ -243,7 +248,6 @@ def _value(value: Any, indent: int) -> tuple[str, list[str]]:
 
 
 def _flow(value: Any) -> str | None:
-    """A short list or mapping of simple values on one line."""
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
         if any(isinstance(item, dict | list | tuple) for item in table.values()):
@@ -254,12 +258,12 @@ def _flow(value: Any) -> str | None:
         if any(isinstance(item, dict | list | tuple) for item in value):
             return None
         text = "[" + ", ".join(_inline(item) for item in value) + "]"
-    return text if len(text) <= _SHORT else None
+    return text if len(text) <= _FLOW_CHARS else None
 
 
 def _inline(value: Any) -> str:
     if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS and len(value) <= 200:
+        if _PLAIN_TEXT.fullmatch(value) and value.lower() not in _WORDS and len(value) <= 200:
             return value
         return _escaped(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -275,22 +279,20 @@ def _inline(value: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    """In double quotes."""
     quoted = json.dumps(text, ensure_ascii=False)
-    return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return _ESCAPED_CHARS.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
 def _fits_block(text: str) -> bool:
-    if _ODD.search(text) or text[0] in " \n":
+    if _ESCAPED_CHARS.search(text) or text[0] in " \n":
         return False
     return not any(line != line.rstrip(" ") and not line.strip() for line in text.split("\n"))
 
 
 __all__ = ["plan_schema", "read_plan", "write_plan"]
 
-MAX_FILE = 8 * 1024 * 1024
-_MOST = 200_000
-"""Values of one file."""
+MAX_FILE_BYTES = 8 * 1024 * 1024
+_MAX_VALUES = 200_000
 
 
 def read_plan(
@@ -298,27 +300,27 @@ def read_plan(
     *,
     skills: Collection[str] | None = None,
     tools: Collection[str] | None = None,
-) -> tuple[Plan, list[Problem]]:
+) -> tuple[Plan, list[PlanProblem]]:
     """Read and check a plan file; returns the plan and its problems.
 
     Args:
-        source: A path; or the text itself, which has more than one line or is JSON.
-        skills: The skills there are; None when that is not known here.
-        tools: The tools there are; None when that is not known here.
+        source: A path; or the text itself, if it has several lines or is JSON.
+        skills: Available skills; None when unknown.
+        tools: Available tools; None when unknown.
 
     Raises:
         NotFound: there is no such file.
-        InvalidInput: it cannot be read as text.
+        InvalidInput: it is not text.
     """
     text = _text(source)
-    from satchel.skill.yaml_block import Unreadable, read_document
+    from satchel.skill.yaml_reader import UnreadableDocument, read_document
 
     try:
-        document = read_document(text, _MOST)
-    except Unreadable as exc:
+        document = read_document(text, _MAX_VALUES)
+    except UnreadableDocument as exc:
         values = {"reason": str(exc)}
-        return Plan("", ()), [Problem("not-yaml", line=exc.line, values=values)]
-    reading = _Reading(document)
+        return Plan("", ()), [PlanProblem("not-yaml", line=exc.line, values=values)]
+    reading = _PlanReading(document)
     plan = reading.plan()
     if reading.found and not plan.steps and not plan.goal:
         return plan, reading.found
@@ -326,14 +328,14 @@ def read_plan(
     lines: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
         lines.setdefault(step.id, document.lines.get(("steps", index), 0))
-    # What was said about a field is not said again about the value that stands for it.
-    said = {(problem.code, problem.step) for problem in reading.found}
-    spoilt = {problem.step for problem in reading.found}
+    # A problem of a field is not repeated for the default that replaces its value.
+    reported = {(problem.code, problem.step) for problem in reading.found}
+    broken_steps = {problem.step for problem in reading.found}
     placed = [
         problem._replace(line=lines.get(problem.step, 0))
         for problem in found
-        if (problem.code, problem.step) not in said
-        and not (problem.code.startswith("no-") and problem.step in spoilt)
+        if (problem.code, problem.step) not in reported
+        and not (problem.code.startswith("no-") and problem.step in broken_steps)
     ]
     return plan, sorted(reading.found + placed, key=lambda problem: problem.line)
 
@@ -343,9 +345,9 @@ def _text(source: str | os.PathLike[str]) -> str:
         return source
     path = os.fspath(source)
     try:
-        if os.path.getsize(path) > MAX_FILE:
+        if os.path.getsize(path) > MAX_FILE_BYTES:
             raise InvalidInput(
-                say("`{path}` is larger than {limit} bytes", path=path, limit=MAX_FILE)
+                say("`{path}` is larger than {limit} bytes", path=path, limit=MAX_FILE_BYTES)
             )
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
@@ -361,23 +363,23 @@ def _text(source: str | os.PathLike[str]) -> str:
         ) from exc
 
 
-class _Reading:
-    """One document on its way to a plan."""
+class _PlanReading:
+    """Parses one document into a plan."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: YamlDocument) -> None:
         self.document = document
-        self.found: list[Problem] = []
+        self.found: list[PlanProblem] = []
 
     def add(self, code: str, path: Path, step: str = "", **values: str) -> None:
-        """Note a problem at the nearest line that is known."""
+        """Add a problem at the nearest known line."""
         line = 0
         while path and not line:
             line = self.document.lines.get(path, 0)
             path = path[:-1]
-        self.found.append(Problem(code, step, line, values))
+        self.found.append(PlanProblem(code, step, line, values))
 
     def plan(self) -> Plan:
-        """The plan; what cannot be used is left at its default, and said."""
+        """Read the plan; unusable values are reported and replaced by their defaults."""
         top = self.document.value
         if not isinstance(top, dict):
             self.add("not-a-plan", (), kind=_kind(top))
@@ -394,7 +396,7 @@ class _Reading:
             values["retry"] = self.retry(values["retry"], ("retry",), "the plan")
         if "budget" in values:
             path: Path = ("budget",)
-            values["budget"] = Budget(**self.fields(values["budget"], BUDGET, path, "`budget`"))
+            values["budget"] = GoalBudget(**self.fields(values["budget"], BUDGET, path, "`budget`"))
         return Plan(**values)
 
     def _where(self, path: Path) -> str:
@@ -403,7 +405,6 @@ class _Reading:
         return "the plan"
 
     def step(self, value: Any, path: Path) -> Step:
-        """One step."""
         where = Message("step {part}", part=int(path[1]) + 1)
         if not isinstance(value, dict):
             self.add("wrong-type", path, key=where, where="`steps`", kind=_kind(value),
@@ -423,32 +424,32 @@ class _Reading:
         return Step(**values)
 
     def retry(self, value: Any, path: Path, where: str, step: str = "") -> Retry:
-        """How often; a number alone is the number of tries."""
+        """Read a retry policy; a plain number is the number of attempts."""
         if isinstance(value, int):
             return Retry(attempts=value)
-        where = Message("{name} of {where}", name="`retry`", where=phrase(where))
+        where = Message("{name} of {where}", name="`retry`", where=format_phrase(where))
         return Retry(**self.fields(value, RETRY, path, where, step))
 
     def fields(
         self,
         table: Mapping[str, Any],
-        known: Mapping[str, Field],
+        known: Mapping[str, PlanField],
         path: Path,
         where: str,
         step: str = "",
     ) -> dict[str, Any]:
-        """The values of a mapping that can be used."""
+        """The usable values of a mapping."""
         values: dict[str, Any] = {}
         for key, value in table.items():
             field = known.get(key)
             if field is None:
                 if key != "$schema":
-                    better = _better(key, known)
+                    better = _suggestion(key, known)
                     self.add("unknown-key", (*path, key), step, where=where, key=key[:60],
                              better=better)  # fmt: skip
             elif value is None:
-                continue  # a key that is still to be filled
-            elif (fitting := _fitting(value, field.kinds)) is _NOT:
+                continue  # a key without a value yet
+            elif (fitting := _converted(value, field.kinds)) is _INVALID:
                 self.add("wrong-type", (*path, key), step, key=key, where=where, kind=_kind(value),
                          wanted=field.wanted)  # fmt: skip
             else:
@@ -456,13 +457,12 @@ class _Reading:
         return values
 
 
-_NOT = object()
-_HUGE = 1e18
-"""Beyond this nothing is counted or timed."""
+_INVALID = object()
+_MAX_NUMBER = 1e18
 
 
-def _fitting(value: Any, kinds: tuple[str, ...]) -> Any:
-    """A value as one of these kinds; `_NOT` when it is none of them."""
+def _converted(value: Any, kinds: tuple[str, ...]) -> Any:
+    """Convert a value to one of these kinds; `_INVALID` when it is none of them."""
     for kind in kinds:
         if kind == "text" and isinstance(value, str):
             return value
@@ -478,22 +478,22 @@ def _fitting(value: Any, kinds: tuple[str, ...]) -> Any:
             continue
         if kind == "name":
             return str(value)  # an id that looks like a number
-        if not -_HUGE < value < _HUGE:
-            continue  # nor what is infinite, or no number
+        if not -_MAX_NUMBER < value < _MAX_NUMBER:
+            continue  # infinity and NaN are no numbers here
         if kind == "whole" and value == int(value):
             return int(value)
         if kind == "number":
             return float(value)
-    return _NOT
+    return _INVALID
 
 
 def _kind(value: Any) -> str:
-    from satchel.skill.yaml_block import kind_of
+    from satchel.skill.yaml_reader import kind_of
 
     return kind_of(value)
 
 
-def _better(key: str, known: Mapping[str, Field]) -> str:
+def _suggestion(key: str, known: Mapping[str, PlanField]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(key.lower().replace("-", "_"), list(known), n=1, cutoff=0.6)
@@ -501,7 +501,7 @@ def _better(key: str, known: Mapping[str, Field]) -> str:
 
 
 def write_plan(plan: Plan) -> str:
-    """A plan as YAML that reads back as the same plan; long texts stand as blocks."""
+    """Write a plan as YAML that reads back as the same plan; long texts become blocks."""
     from satchel.goals.reports import pack
 
     packed = pack(plan)

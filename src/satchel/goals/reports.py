@@ -1,21 +1,20 @@
-"""How do records go to JSON and back, and how is a goal summed up? The same for every engine.
+"""Goal reports and summaries, and the JSON form of all goal records. The same for every engine.
 
-`pack` leaves out what is as by default, so that journals stay small; `unpack` puts it back and
-ignores fields that a later version added. Nothing here knows a file, a clock or the environment.
+`pack` omits default values, so that journals stay small; `unpack` restores them and ignores fields
+of later versions. This module uses no file, clock or environment.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from satchel._language import pack_messages, unpack_messages
-from satchel.errors import InvalidInput
+from satchel.errors import InvalidInput, NotFound
 from satchel.goals.model import (
     ENDS,
     NO_USAGE,
     OVER,
-    Budget,
     Goal,
+    GoalBudget,
     GoalReport,
     GoalSummary,
     Plan,
@@ -27,6 +26,9 @@ from satchel.goals.model import (
     StepResult,
     Usage,
 )
+from satchel.goals.plan_checks import needs_in, order, with_dependents
+from satchel.goals.templates import references_of
+from satchel.i18n import pack_messages, say, unpack_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,39 +37,37 @@ if TYPE_CHECKING:
 
 
 class Spent(NamedTuple):
-    """What earlier revisions of a goal took for results that do not hold any more."""
+    """Usage of earlier revisions for results that are no longer valid."""
 
     usage: Usage = NO_USAGE
     seconds: float = 0.0
-    """At work."""
 
 
-NOTHING = Spent()
-"""There were no earlier ones, or all that they made still holds."""
+NO_SPENT = Spent()
 
 Record = TypeVar("Record", bound="tuple[Any, ...]")
 
-INSIDE: dict[type[Any], dict[str, type[Any]]] = {
+NESTED_RECORDS: dict[type[Any], dict[str, type[Any]]] = {
     Step: {"retry": Retry},
-    Plan: {"steps": Step, "retry": Retry, "budget": Budget},
+    Plan: {"steps": Step, "retry": Retry, "budget": GoalBudget},
     Goal: {"plan": Plan},
     StepResult: {"error": StepError, "usage": Usage},
     GoalReport: {"plan": Plan, "steps": StepResult, "usage": Usage},
     StepEvent: {"result": StepResult},
     Spent: {"usage": Usage},
-    StepCall: {"step": Step, "retry": Retry, "left": Budget},
+    StepCall: {"step": Step, "retry": Retry, "left": GoalBudget},
 }
 """Record -> its fields that hold records: one, several, or several by name. Engines add theirs."""
 _BY_NAME = {"answers", "known"}
-"""Fields that hold records by name, as the `steps` of a report do."""
+"""Fields that hold records by name, like the `steps` of a report."""
 _LISTS = {"needs", "skills", "tools", "notes"}
 """Fields that are tuples of texts."""
 
 
 def pack(record: Any) -> dict[str, Any]:
-    """A record as JSON values."""
+    """Convert a record to JSON values."""
     kind = cast("Any", type(record))
-    inside = INSIDE.get(kind)
+    inside = NESTED_RECORDS.get(kind)
     defaults = kind._field_defaults
     packed: dict[str, Any] = {}
     for name, value in zip(kind._fields, record, strict=True):
@@ -91,15 +91,15 @@ def _pack_inside(value: Any) -> Any:
 
 
 def unpack(kind: type[Record], packed: Any) -> Record:
-    """A record from what `pack` made.
+    """Restore a record that `pack` converted.
 
     Raises:
-        InvalidInput: it is something else.
+        InvalidInput: it is no such record.
     """
     if not isinstance(packed, dict):
         raise InvalidInput(f"A `{kind.__name__}` is an object, and this is none")
     table = unpack_messages(cast("dict[str, Any]", packed))
-    inside = INSIDE.get(kind)
+    inside = NESTED_RECORDS.get(kind)
     values: dict[str, Any] = {}
     for name in cast("Any", kind)._fields:
         if name not in table:
@@ -126,17 +126,17 @@ def _unpack_inside(kind: type[Any], value: Any, by_name: bool) -> Any:  # noqa: 
 
 
 def pack_results(results: Mapping[str, StepResult]) -> dict[str, Any]:
-    """Results by step, as JSON values."""
+    """Convert results by step to JSON values."""
     return {name: pack(result) for name, result in results.items()}
 
 
 def unpack_results(packed: Mapping[str, Any]) -> dict[str, StepResult]:
-    """The same, back."""
+    """Restore what `pack_results` converted."""
     return {name: unpack(StepResult, value) for name, value in packed.items()}
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """What several took; the cost is that of those whose price is known."""
+    """Sum of several usages; the cost covers those with a known price."""
     requests = asked = given = 0
     cost: float | None = None
     for usage in usages:
@@ -148,25 +148,16 @@ def total(usages: Iterable[Usage]) -> Usage:
     return Usage(requests, asked, given, cost)
 
 
-def at_work(plan: Plan, results: Mapping[str, StepResult]) -> float:
-    """For how many seconds at least one step was at work. Waiting for people is no work."""
-    spans = [
-        (result.started, result.started + result.seconds)
-        for result in results.values()
-        if result.seconds > 0
-    ]
-    if not spans:
-        return 0.0
+def run_seconds(plan: Plan, results: Mapping[str, StepResult]) -> float:
+    """Seconds during which at least one step was running. Waiting for people does not count."""
     people = {step.id for step in plan.steps if step.action_type == "human"}
-    if people:
-        spans = [
-            (result.started, result.started + result.seconds)
-            for name, result in results.items()
-            if result.seconds > 0 and name not in people
-        ]
-    spans.sort()
+    spans = (
+        (result.started, result.started + result.seconds)
+        for name, result in results.items()
+        if result.seconds > 0 and name not in people
+    )
     seconds = until = 0.0
-    for begin, end in spans:
+    for begin, end in sorted(spans):
         if end > until:
             seconds += end - max(begin, until)
             until = end
@@ -182,13 +173,13 @@ def report_of(  # noqa: PLR0913 - all that engines know, by name
     engine: str = "",
     started: float = 0.0,
     revision: int = 1,
-    spent: Spent = NOTHING,
+    spent: Spent = NO_SPENT,
     ended: float = 0.0,
 ) -> GoalReport:
-    """A goal summed up from the results that are there; the other steps are `waiting`.
+    """Build a report from the known results; the other steps are `waiting`.
 
-    A goal that is `cancelled` or `failed` has no step that still waits: such a one is `cancelled`.
-    What it took counts all its revisions, as its budget does; a result that was kept counts once.
+    In a `cancelled` or `failed` goal the other steps are `cancelled`. Usage covers all revisions,
+    like the budget; a kept result counts once.
     """
     steps = _every_step(goal.plan, results, ended=state in {"cancelled", "failed"})
     if not started and results:
@@ -203,7 +194,7 @@ def report_of(  # noqa: PLR0913 - all that engines know, by name
         steps,
         engine,
         started,
-        at_work(goal.plan, results) if results else 0.0,
+        run_seconds(goal.plan, results) if results else 0.0,
         total(usages) if usages else NO_USAGE,
         reason,
         revision,
@@ -211,8 +202,8 @@ def report_of(  # noqa: PLR0913 - all that engines know, by name
     )
 
 
-def last_sign(report: GoalReport) -> float:
-    """When something last happened to a goal, as far as its steps tell."""
+def last_event_time(report: GoalReport) -> float:
+    """The time of the last known event of a goal's steps."""
     ends = (step.started + step.seconds for step in report.steps.values())
     return max(ends, default=0.0) or report.started
 
@@ -233,7 +224,7 @@ def _every_step(
 
 
 def summary_of(report: GoalReport) -> GoalSummary:
-    """One line of a list."""
+    """The summary of a report."""
     done = sum(result.state == "done" for result in report.steps.values())
     return GoalSummary(
         report.id,
@@ -245,3 +236,80 @@ def summary_of(report: GoalReport) -> GoalSummary:
         done,
         len(report.steps),
     )
+
+
+# --- revisions -----------------------------------------------------------------------------
+
+
+def valid_results(
+    old: Plan, new: Plan, results: Mapping[str, StepResult], from_step: str = ""
+) -> dict[str, StepResult]:
+    """The results that stay valid in a new revision.
+
+    A result stays valid when its step is `done`, neither the step nor its inputs have changed, and
+    all results it depends on are valid too.
+
+    Args:
+        old: The plan of the results.
+        new: The plan of the new revision.
+        results: Results of the old plan.
+        from_step: This step and its dependents run again in any case.
+
+    Raises:
+        NotFound: the new plan has no such step.
+    """
+    needs = needs_in(new)
+    if from_step and from_step not in needs:
+        raise NotFound(
+            say("The plan has no step `{step}`", step=from_step),
+            say("Run `satchel goal show` to see them"),
+        )
+    again = with_dependents(needs, [from_step]) if from_step else set[str]()
+    before = {step.id: step for step in old.steps}
+    kept: dict[str, StepResult] = {}
+    for step in order(new):
+        result = results.get(step.id)
+        if (
+            result is not None
+            and result.state == "done"
+            and step.id not in again
+            and _equal_as_json(before.get(step.id), step)
+            and _same_inputs(step, old, new)
+            and all(need in kept for need in needs[step.id])
+        ):
+            kept[step.id] = result
+    return kept
+
+
+def _same_inputs(step: Step, old: Plan, new: Plan) -> bool:
+    for reference in references_of(step):
+        if reference.kind == "goal" and old.goal != new.goal:
+            return False
+        if reference.kind == "inputs" and not _equal_as_json(
+            old.inputs.get(reference.name), new.inputs.get(reference.name)
+        ):
+            return False
+    return True
+
+
+def _equal_as_json(one: Any, other: Any) -> bool:
+    """Whether two values are equal as JSON: `True` is not 1."""
+    if one != other:
+        return False
+    import json
+
+    return json.dumps(one, sort_keys=True, default=repr) == json.dumps(
+        other, sort_keys=True, default=repr
+    )
+
+
+def continued_results(results: Mapping[str, StepResult]) -> dict[str, StepResult]:
+    """The results that the next run keeps: all but open questions and their dependents.
+
+    Cancelled steps run again: their outcome was not decided.
+    """
+    return {
+        name: result
+        for name, result in results.items()
+        if result.state in {"done", "failed", "skipped"}
+    }

@@ -1,8 +1,8 @@
-r"""What flows from step to step? `{{steps.ID.output}}`, `{{inputs.X}}` and `{{goal}}` in a prompt.
+r"""Template references in prompts and arguments: `{{steps.ID.output}}`, `{{inputs.X}}`, `{{goal}}`.
 
-A text is read once, from left to right: what is put in is never looked at again, since outputs
-are untrusted. `\{{` writes braces that mean nothing. Nothing here knows a file, a clock or the
-environment, for it runs inside workflows too.
+A text is read once, from left to right: inserted values are never expanded again, since outputs
+are untrusted. `\{{` writes literal braces. This module uses no file, clock or environment, because
+it runs inside workflows too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import Message
 from satchel.errors import StepFailed
-from satchel.goals.artefacts import Shown
+from satchel.goals.artifacts import OutputPreview
+from satchel.i18n import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,57 +20,50 @@ if TYPE_CHECKING:
     from satchel.goals.model import Step
 
 ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
-"""What a step may be called."""
-_PLACE = re.compile(r"(\\?)\{\{(.*?)\}\}", re.DOTALL)
+_REFERENCE = re.compile(r"(\\?)\{\{(.*?)\}\}", re.DOTALL)
 _STEP = re.compile(rf"steps\.({ID})\.output((?:\.[^.\s{{}}]+)*)")
 _INPUT = re.compile(r"inputs\.([^.\s{}]+)((?:\.[^.\s{}]+)*)")
-_NAMED = 200
-"""Characters of a reference that an error shows."""
-_DIGITS = 18
-"""Of an index: no list is longer."""
-MOST = 4_000_000
-"""Characters that are put into the texts of one step: a short plan could ask for gigabytes."""
+_MAX_REFERENCE_CHARS = 200
+_MAX_INDEX_DIGITS = 18
+MAX_INSERTED_CHARS = 4_000_000
+"""Inserted into the texts of one step: a short plan could ask for gigabytes."""
 
 
 class Reference(NamedTuple):
-    """One `{{…}}` that is understood."""
+    """One parsed `{{…}}`."""
 
     kind: str
     """`steps`, `inputs` or `goal`."""
     name: str = ""
-    """Which step, or which input."""
+    """Id of a step, or name of an input."""
     path: tuple[str, ...] = ()
     """Fields and indexes below it."""
     text: str = ""
-    """As it is written, without the braces."""
+    """The source text without braces."""
 
 
-class Values(NamedTuple):
-    """What fills the places."""
+class TemplateValues(NamedTuple):
+    """The values that references resolve to."""
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
-    """Step id -> output; None stands for a step that failed."""
+    """Step id -> output; None for a step that failed."""
     goal: str = ""
 
 
-class Room:
-    """How much may still be put in: one for all texts of a step.
+class TemplateRoom:
+    """The characters that may still be inserted, shared by all texts of a step."""
 
-    Args:
-        most: Characters.
-    """
-
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_INSERTED_CHARS) -> None:
         self.most = most
         self._left = most
         self._whole: set[Reference] = set()
 
-    def take(self, text: str) -> str:
-        """The text, if there is room for it.
+    def count(self, text: str) -> str:
+        """Count a text and return it.
 
         Raises:
-            StepFailed: there is none.
+            StepFailed: there is no room for it.
         """
         self._left -= len(text)
         if self._left < 0:
@@ -82,16 +75,16 @@ class Room:
             )
         return text
 
-    def share(self, reference: Reference, value: Any) -> Any:
-        """A value that is given as it is: once it costs nothing, for it is there already."""
+    def count_shared(self, reference: Reference, value: Any) -> Any:
+        """Count a value that is passed by reference: the first use is free."""
         if reference in self._whole:
-            self.take(as_text(value))
+            self.count(as_text(value))
         self._whole.add(reference)
         return value
 
 
 def parse(inner: str) -> Reference | None:
-    """What stands between two pairs of braces; None when it is nothing that is known."""
+    """Parse the text between two pairs of braces; None when it is no reference."""
     inner = inner.strip()
     if inner == "goal":
         return Reference("goal", text=inner)
@@ -103,21 +96,21 @@ def parse(inner: str) -> Reference | None:
     return None
 
 
-def places(text: str) -> Iterator[tuple[str, Reference | None]]:
-    """Each `{{…}}` of a text, and what it refers to; None where that is not known."""
+def references_in(text: str) -> Iterator[tuple[str, Reference | None]]:
+    """Each `{{…}}` of a text with its parsed reference; None where it is invalid."""
     if "{{" in text:
-        for found in _PLACE.finditer(text, 0, _end(text)):
+        for found in _REFERENCE.finditer(text, 0, _last_end(text)):
             if not found[1]:
                 yield found[2].strip(), parse(found[2])
 
 
-def _end(text: str) -> int:
-    """Where the last place may end: without this, braces that never close take quadratic time."""
+def _last_end(text: str) -> int:
+    """The end of the last reference: without it, unclosed braces take quadratic time."""
     return text.rfind("}}") + 2
 
 
 def texts_of(step: Step) -> Iterator[tuple[str, str]]:
-    """The texts of a step that may hold places, each with the field it stands in."""
+    """The texts of a step that may contain references, each with its field."""
     if step.prompt:
         yield "prompt", step.prompt
     if step.arguments:
@@ -135,85 +128,85 @@ def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, f"{where}.{index}")
 
 
-def mentioned(step: Step) -> tuple[Reference, ...]:
-    """Everything that a step's texts refer to, in the order they do."""
+def references_of(step: Step) -> tuple[Reference, ...]:
+    """All references of a step, in order."""
     return tuple(
         reference
         for _, text in texts_of(step)
-        for _, reference in places(text)
+        for _, reference in references_in(text)
         if reference is not None
     )
 
 
-def steps_mentioned(step: Step) -> tuple[str, ...]:
-    """The ids of the steps whose outputs a step's texts use, each once."""
+def referenced_steps(step: Step) -> tuple[str, ...]:
+    """The ids of the steps whose outputs a step uses, each once."""
     if "{{" not in step.prompt and not step.arguments:
         return ()
-    return tuple(dict.fromkeys(ref.name for ref in mentioned(step) if ref.kind == "steps"))
+    return tuple(dict.fromkeys(ref.name for ref in references_of(step) if ref.kind == "steps"))
 
 
-def fill(text: str, values: Values, room: Room | None = None) -> str:
-    """A text with every place filled: texts as they are, everything else as JSON.
+def fill(text: str, values: TemplateValues, room: TemplateRoom | None = None) -> str:
+    """Fill all references of a text: texts as they are, everything else as JSON.
 
     Raises:
-        StepFailed: something that it refers to is not there, or it would be too large.
+        StepFailed: a referenced value is missing, or the text would be too large.
     """
     if "{{" not in text:
         return text
-    left = room or Room()
+    left = room or TemplateRoom()
 
-    def put(found: re.Match[str]) -> str:
+    def replace(found: re.Match[str]) -> str:
         if found[1]:
             return found[0][1:]
         reference = parse(found[2])
         if reference is None:
             raise _missing(found[2].strip())
-        return left.take(as_text(look_up(reference, values)))
+        return left.count(as_text(resolve(reference, values)))
 
-    end = _end(text)
-    return _PLACE.sub(put, text[:end]) + text[end:]
+    end = _last_end(text)
+    return _REFERENCE.sub(replace, text[:end]) + text[end:]
 
 
-class Piece(NamedTuple):
-    """A part of a text that was filled in as far as that was possible."""
+class FilledText(NamedTuple):
+    """A part of a text that was filled as far as possible."""
 
     text: str
     reference: str = ""
-    """Where it comes from; empty for what the plan's author wrote."""
+    """The source of the text; empty for the plan's own words."""
     known: bool = True
-    """False when there is nothing for it yet: the text is the place as it was written."""
+    """False when there is no value yet: the text is the reference itself."""
 
 
-def pieces(text: str, values: Values) -> Iterator[Piece]:
-    """A text as `fill` makes it, piece by piece; what is not there yet stays as it is written."""
+def filled_pieces(text: str, values: TemplateValues) -> Iterator[FilledText]:
+    """Fill a text piece by piece; references without a value stay as written."""
     at = 0
-    for found in _PLACE.finditer(text, 0, _end(text)) if "{{" in text else ():
+    for found in _REFERENCE.finditer(text, 0, _last_end(text)) if "{{" in text else ():
         if found.start() > at:
-            yield Piece(text[at : found.start()])
+            yield FilledText(text[at : found.start()])
         at = found.end()
         reference = None if found[1] else parse(found[2])
         if found[1]:
-            yield Piece(found[0][1:])
+            yield FilledText(found[0][1:])
             continue
         try:
             if reference is None:
                 raise _missing(found[2])
-            yield Piece(as_text(look_up(reference, values)), reference.text)
+            yield FilledText(as_text(resolve(reference, values)), reference.text)
         except StepFailed:
-            yield Piece(found[0], found[2].strip(), known=False)
+            yield FilledText(found[0], found[2].strip(), known=False)
     if at < len(text):
-        yield Piece(text[at:])
+        yield FilledText(text[at:])
 
 
-def fill_value(value: Any, values: Values, room: Room | None = None) -> Any:
-    """The same for a whole tree of arguments; a text that is one place alone keeps its type."""
-    room = room or Room()
+def fill_value(value: Any, values: TemplateValues, room: TemplateRoom | None = None) -> Any:
+    """Fill a tree of arguments; a text that is a single reference keeps the type of its value."""
+    room = room or TemplateRoom()
     if isinstance(value, str):
-        whole = _PLACE.fullmatch(value) if value[:2] == "{{" and value[-2:] == "}}" else None
+        whole = _REFERENCE.fullmatch(value) if value[:2] == "{{" and value[-2:] == "}}" else None
         reference = parse(whole[2]) if whole else None
         if reference is None:
             return fill(value, values, room)
-        return room.share(reference, look_up(reference, values))
+        return room.count_shared(reference, resolve(reference, values))
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
         return {key: fill_value(item, values, room) for key, item in table.items()}
@@ -222,11 +215,11 @@ def fill_value(value: Any, values: Values, room: Room | None = None) -> Any:
     return value
 
 
-def look_up(reference: Reference, values: Values) -> Any:
-    """What a reference stands for.
+def resolve(reference: Reference, values: TemplateValues) -> Any:
+    """Resolve a reference.
 
     Raises:
-        StepFailed: it is not there.
+        StepFailed: there is no such value.
     """
     if reference.kind == "goal":
         return values.goal
@@ -235,10 +228,10 @@ def look_up(reference: Reference, values: Values) -> Any:
         raise _missing(reference.text)
     value = table[reference.name]
     for index, part in enumerate(reference.path):
-        if isinstance(value, Shown):
+        if isinstance(value, OutputPreview):
             return value.below(reference.path[index:])
         if value is None:
-            return None  # a step that failed, and the plan goes on without it
+            return None  # a failed step whose dependents continue
         if isinstance(value, dict) and part in value:
             value = cast("dict[str, Any]", value)[part]
         elif isinstance(value, list) and _index(part) < len(cast("list[Any]", value)):
@@ -249,12 +242,13 @@ def look_up(reference: Reference, values: Values) -> Any:
 
 
 def _index(part: str) -> int:
-    """A part of a path as an index; beyond every list when it is none."""
-    return int(part) if part.isdecimal() and len(part) <= _DIGITS else 10**_DIGITS
+    """A path part as an index; beyond every list when it is none."""
+    valid = part.isdecimal() and len(part) <= _MAX_INDEX_DIGITS
+    return int(part) if valid else 10**_MAX_INDEX_DIGITS
 
 
 def as_text(value: Any) -> str:
-    """A value inside a text."""
+    """Format a value for insertion into a text."""
     if isinstance(value, str):
         return value
     import json
@@ -263,7 +257,7 @@ def as_text(value: Any) -> str:
 
 
 def _missing(what: str) -> StepFailed:
-    what = what if len(what) <= _NAMED else f"{what[:_NAMED]}…"
+    what = what if len(what) <= _MAX_REFERENCE_CHARS else f"{what[:_MAX_REFERENCE_CHARS]}…"
     return StepFailed(
         f"There is nothing for `{{{{{what}}}}}`",
         Message("Look at what the step before it gave"),

@@ -1,5 +1,5 @@
-"""OTHER PEOPLE'S AGENTS: one short file per framework, all on `Session`.
+"""Adapters for agent frameworks, one per module, all based on `Session`, and the MCP server.
 
-`base` is what they share and knows no framework. Each of the others needs its package: an import
-without it says which extra brings it. What each of them supports: docs/guides/frameworks.md.
+`base` has the shared part and imports no framework. Each other module needs its package: importing
+it without the package names the extra to install. Supported features: docs/guides/frameworks.md.
 """

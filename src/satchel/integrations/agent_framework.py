@@ -1,11 +1,11 @@
-"""How does an agent of Microsoft's Agent Framework get skills? As a context provider.
+"""Skills for Microsoft's Agent Framework, as a context provider.
 
     agent = Agent(client, context_providers=[Skills(Satchel.for_project("."))])
     await agent.run("review my change", session=session)
 
-Before a run it tells the catalogue and the tools, and puts the shortlist behind the user's message.
-Middleware that it brings answers the calls, refuses what a loaded skill forbids, and adds tools
-that appear meanwhile. Each `AgentSession` has a session of its own.
+Before a run it adds the catalogue and the tools, and appends the shortlist to the user's message.
+Its middleware answers tool calls, denies tools that a loaded skill forbids, and adds tools that
+appear during a run. Each `AgentSession` has its own session.
 """
 
 from __future__ import annotations
@@ -52,27 +52,22 @@ if TYPE_CHECKING:
 
     from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import Skills as Given
-    from satchel.tools.session import Session
+    from satchel.session.session import Session
 
-__all__ = ["Skills", "skill_tools"]
+__all__ = ["SkillsProvider", "skill_tools"]
 
 
-class Skills(ContextProvider):
-    """The catalogue, the tools, and the shortlist behind each message."""
+class SkillsProvider(ContextProvider):
+    """Adds the catalogue, the tools, and the shortlist of each message."""
 
     def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Take the skills.
-
-        Args:
-            skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            options: Those of `SessionOptions`, where sessions are begun.
-        """
+        """Create a provider; the arguments are those of `base.sessions_of`."""
         super().__init__("satchel")
         self.sessions = sessions_of(skills, **options)
 
-    def child(self, **limits: Unpack[ChildOptions]) -> Skills:
-        """For an agent that is a tool of another: nothing that the other may not do."""
-        return Skills(self.sessions.child(**limits))
+    def child(self, **limits: Unpack[ChildOptions]) -> SkillsProvider:
+        """A provider for an agent that is a tool of another, limited to what the other may do."""
+        return SkillsProvider(self.sessions.child(**limits))
 
     async def before_run(
         self,
@@ -82,35 +77,35 @@ class Skills(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Tell the model of the skills and of the tools there are now."""
+        """Add the current skills and tools to the request."""
         del agent, state
         ours = self.sessions.of(session.session_id)
         last = context.input_messages[-1] if context.input_messages else None
         if last and last.role == "user" and last.text:
-            behind = await atail(ours, last.text)
-            if behind:
-                context.input_messages[-1] = _with(last, behind)  # is kept in the history, too
+            appended = await atail(ours, last.text)
+            if appended:
+                context.input_messages[-1] = _append_text(last, appended)  # stays in the history
         if prompt := await ours.aprompt():
             context.extend_instructions(self.source_id, prompt)
         context.extend_tools(self.source_id, await asyncio.to_thread(skill_tools, ours))
-        context.extend_middleware(self.source_id, [_Looking(ours), _Calling(ours)])
+        context.extend_middleware(self.source_id, [_HistoryMiddleware(ours), _ToolMiddleware(ours)])
 
 
-class _Looking(ChatMiddleware):
-    """Sees what is sent: skills whose text was trimmed away may be loaded again."""
+class _HistoryMiddleware(ChatMiddleware):
+    """Checks the sent messages: skills whose text was trimmed may be loaded again."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         options = cast("dict[str, Any]", context.options or {})
-        if not options.get("conversation_id"):  # else the service keeps the history
+        if not options.get("conversation_id"):  # otherwise the service has the history
             forget_lost(self._session, _results(context.messages))
         await call_next()
 
 
-class _Calling(FunctionMiddleware):
-    """Refuses, lets run, and tells of new tools."""
+class _ToolMiddleware(FunctionMiddleware):
+    """Denies forbidden tools, calls the others, and adds new tools."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -119,7 +114,7 @@ class _Calling(FunctionMiddleware):
         self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]
     ) -> None:
         arguments = dict(context.arguments)  # a model or a mapping
-        if isinstance(context.function, _SkillTool):
+        if isinstance(context.function, _FrameworkTool):
             context.result = (await acall(self._session, context.function.name, arguments)).text
             if context.tools is not None:  # the list of this run, for its next request
                 there = {getattr(tool, "name", "") for tool in context.tools}
@@ -132,15 +127,15 @@ class _Calling(FunctionMiddleware):
                 await call_next()
 
 
-class _SkillTool(FunctionTool):
-    """One tool as it is now."""
+class _FrameworkTool(FunctionTool):
+    """One tool of a session."""
 
 
 def skill_tools(session: Session) -> list[FunctionTool]:
-    """The tools as they are now, for an agent of your own.
+    """The current tools, for a custom agent.
 
-    Put `session.prompt` into its instructions. What is added to the library later is not in this
-    list: `Skills` tells the model of it.
+    Add `session.prompt` to its instructions. Skills added later are not in this
+    list; `SkillsProvider` adds them.
     """
 
     def function(name: str) -> Callable[..., Awaitable[str]]:
@@ -150,7 +145,7 @@ def skill_tools(session: Session) -> list[FunctionTool]:
         return run
 
     return [
-        _SkillTool(
+        _FrameworkTool(
             name=spec.name,
             description=spec.description,
             input_model=spec.parameters,
@@ -160,11 +155,11 @@ def skill_tools(session: Session) -> list[FunctionTool]:
     ]
 
 
-def _with(message: Message, behind: str) -> Message:
-    """The same message with more text, in one piece: some clients send each piece by itself."""
+def _append_text(message: Message, appended: str) -> Message:
+    """Append text to a message, in one piece: some clients send each piece separately."""
     contents = list(message.contents)
     at = max(index for index, one in enumerate(contents) if one.type == "text" and one.text)
-    contents[at] = Content.from_text(f"{contents[at].text}\n\n{behind}")
+    contents[at] = Content.from_text(f"{contents[at].text}\n\n{appended}")
     return Message(
         message.role,
         contents,
@@ -175,7 +170,6 @@ def _with(message: Message, behind: str) -> Message:
 
 
 def _results(messages: Sequence[Message]) -> Iterator[str]:
-    """The texts of all results of `Skill`; they name only the call."""
     contents = [content for message in messages for content in message.contents]
     ours = {
         content.call_id
@@ -185,3 +179,7 @@ def _results(messages: Sequence[Message]) -> Iterator[str]:
     for content in contents:
         if content.type == "function_result" and content.call_id in ours:
             yield str(content.result)
+
+
+Skills = SkillsProvider
+"""The name up to version 0.2; removed in 0.3."""

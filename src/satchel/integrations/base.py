@@ -1,9 +1,8 @@
-"""What do all adapters share? Which session a conversation has, and what a framework is told.
+"""The framework-independent part of adapters: sessions of conversations, tool calls, notices.
 
-An adapter asks `Sessions` for the session of the conversation at hand, tells its framework the
-session's `prompt` and the `tools_of` it, hands each call of the model to `call` or `acall`, asks
-`permit` about tools of the host's, and puts the `tail` behind the user's message. No framework is
-known here.
+An adapter gets the session of a conversation from `Sessions`, gives its framework the session's
+`prompt` and `tools_of`, passes each tool call of the model to `call` or `acall`, checks tools of
+the host with `permit`, and appends the `tail` to the user's message.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from weakref import WeakKeyDictionary, WeakSet
 
-from satchel._language import say
 from satchel.errors import InvalidInput
-from satchel.tools.presence import SKILL, news_in, settle
+from satchel.i18n import say
+from satchel.session.history import SKILL, find_change_notices, sync_with_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from typing import Literal
 
     from satchel.envelope import Envelope
-    from satchel.facade import Satchel
-    from satchel.tools.gate import Approve
-    from satchel.tools.session import Session
+    from satchel.satchel import Satchel
+    from satchel.session.permissions import Approve
+    from satchel.session.session import Session
 
     Skills = Session | Satchel | str | os.PathLike[str] | None
-    """Whose skills: one conversation's, everybody's, or those of a project's folder."""
+    """A session of one conversation, or the skills that sessions are created from."""
 
-CONVERSATIONS = 1_000
-"""How many conversations an adapter remembers; the one that was silent longest is dropped."""
+MAX_CONVERSATIONS = 1_000
+"""An adapter drops the longest inactive conversation beyond this number."""
 
 __all__ = [
-    "CONVERSATIONS",
+    "MAX_CONVERSATIONS",
     "SKILL",
+    "AdapterReply",
     "ChildOptions",
-    "Reply",
     "SessionOptions",
     "Sessions",
     "ToolSpec",
@@ -63,7 +62,7 @@ _running: ContextVar[Session | None] = ContextVar("satchel_session", default=Non
 
 
 class SessionOptions(TypedDict, total=False):
-    """Options of the sessions that an adapter begins; see `Satchel.session`."""
+    """Options of the sessions that an adapter creates; see `Satchel.session`."""
 
     approve: Approve
     ask: Sequence[str]
@@ -78,28 +77,28 @@ class ChildOptions(TypedDict, total=False):
     tools: Sequence[str] | None
 
 
-class _Notes:
-    """What an adapter told in one conversation, and may have to tell again."""
+class _SentNotices:
+    """Change notices sent in one conversation, which may have to be repeated."""
 
     def __init__(self) -> None:
         self.news: list[str] = []
         self.shadowed: set[str] = set()
 
 
-_notes: WeakKeyDictionary[Session, _Notes] = WeakKeyDictionary()
+_notes: WeakKeyDictionary[Session, _SentNotices] = WeakKeyDictionary()
 
 
 class ToolSpec(NamedTuple):
-    """A tool as every framework wants it described."""
+    """A framework-independent tool definition."""
 
     name: str
     description: str
     parameters: dict[str, Any]
-    """A JSON schema."""
+    """JSON schema."""
 
 
-class Reply(NamedTuple):
-    """What a framework hands back to its model."""
+class AdapterReply(NamedTuple):
+    """The reply of a tool call for the model."""
 
     text: str
     failed: bool
@@ -108,36 +107,36 @@ class Reply(NamedTuple):
 
 
 class Sessions:
-    """Which session a conversation has: what one loaded or was allowed is nothing to another."""
+    """Maps conversations to sessions, which share neither loaded skills nor approvals."""
 
     def __init__(self, begin: Callable[[], Session], *, nested: bool = False) -> None:
-        """Take what begins a session; `sessions_of` knows what people hand over.
+        """Create a map; `sessions_of` does so from user input.
 
         Args:
-            begin: Called for each conversation that is met for the first time.
+            begin: Creates the session of a new conversation.
             nested: Whether these are conversations of sub-agents.
         """
         self.nested = nested
         self._begin = begin
         self._made: OrderedDict[str, Session] = OrderedDict()
         self._known: WeakSet[Session] = WeakSet()
-        """Those that were dropped too, as long as somebody works with them."""
+        """Includes dropped sessions, while they are still in use."""
         self._lock = threading.RLock()
 
     def of(self, key: str = "") -> Session:
-        """The session of one conversation, the same every time.
+        """The session of a conversation.
 
-        The conversation that was silent longest is dropped when there are too many. If it goes on,
-        it begins with nothing loaded; the trace says so.
+        The longest inactive conversation is dropped when there are too many. If it continues,
+        it starts with no loaded skills, which is recorded in the trace.
         """
         with self._lock:
             session = self._made.get(key)
             if session is None:
                 session = self._made[key] = self._begin()
                 self._known.add(session)
-                if len(self._made) > CONVERSATIONS:
+                if len(self._made) > MAX_CONVERSATIONS:
                     gone, dropped = self._made.popitem(last=False)
-                    reason = f"more than {CONVERSATIONS:,} conversations"
+                    reason = f"more than {MAX_CONVERSATIONS:,} conversations"
                     names = tuple(dropped.loaded)
                     dropped.trace.record("forgotten", names, conversation=gone, reason=reason)
             self._made.move_to_end(key)
@@ -150,13 +149,7 @@ class Sessions:
         exclude: Sequence[str] = (),
         tools: Sequence[str] | None = None,
     ) -> Sessions:
-        """For a sub-agent: its session is a child of the one that is running when it is started.
-
-        Args:
-            include: As for `Session.child`.
-            exclude: The same.
-            tools: The same.
-        """
+        """For a sub-agent: its session is a child of the session that is running when it starts."""
 
         def begin() -> Session:
             return self._parent().child(include=include, exclude=exclude, tools=tools)
@@ -164,10 +157,10 @@ class Sessions:
         return Sessions(begin, nested=True)
 
     def _parent(self) -> Session:
-        """Who starts a sub-agent: whoever runs, or the only conversation there is.
+        """The parent of a sub-agent: the running session, or the only one there is.
 
         Raises:
-            InvalidInput: there are several. What one of them forbids must not be lost.
+            InvalidInput: there are several, and their restrictions may differ.
         """
         running_now = _running.get()
         with self._lock:
@@ -189,19 +182,19 @@ def sessions_of(
     ask: Sequence[str] = (),
     changes: Literal["tail", "rebuild"] | None = None,
 ) -> Sessions:
-    """What an adapter's user handed over, as sessions.
+    """Create a `Sessions` from an adapter's arguments.
 
     Args:
-        skills: A `Satchel` or a project's folder (None: the one at hand), of which each
-            conversation gets a session of its own; or the session of the one conversation.
-        approve: As for `Satchel.session`, where sessions are begun.
+        skills: A `Satchel` or a project's folder (None: the current one), from which each
+            conversation gets its own session; or the session of a single conversation.
+        approve: As for `Satchel.session`, for new sessions.
         ask: The same.
         changes: The same.
 
     Raises:
-        InvalidInput: an option has a wrong value, or is given beside a session that exists.
+        InvalidInput: an option has a wrong value, or is combined with an existing session.
     """
-    from satchel.facade import Satchel
+    from satchel.satchel import Satchel
 
     if skills is None or isinstance(skills, str | os.PathLike):
         skills = Satchel.for_project(skills or ".")
@@ -211,7 +204,7 @@ def sessions_of(
         def begin() -> Session:
             return satchel.session(approve=approve, ask=ask, changes=changes)
 
-        begin()  # a wrong option is said now, not at the first request
+        begin()  # reports a wrong option now, not at the first request
         return Sessions(begin)
     if approve is not None or ask or changes is not None:
         raise InvalidInput(
@@ -226,7 +219,7 @@ def sessions_of(
 
 @contextmanager
 def running(session: Session) -> Generator[None]:
-    """While this lasts, sub-agents that are started are children of this session."""
+    """Within this context, new sub-agents are children of this session."""
     token = _running.set(session)
     try:
         yield
@@ -235,7 +228,7 @@ def running(session: Session) -> Generator[None]:
 
 
 def tools_of(session: Session) -> list[ToolSpec]:
-    """The tools for the next request; ask again for the one after it."""
+    """The tools for the next request; the list may change for the one after it."""
     return specs_in(session.definitions())
 
 
@@ -245,60 +238,58 @@ async def atools_of(session: Session) -> list[ToolSpec]:
 
 
 def specs_in(definitions: Iterable[Mapping[str, Any]]) -> list[ToolSpec]:
-    """Definitions for `anthropic`, as adapters want them."""
+    """Convert definitions in the format of `anthropic`."""
     return [
         ToolSpec(item["name"], item["description"], item["input_schema"]) for item in definitions
     ]
 
 
-def call(session: Session, name: str, arguments: Mapping[str, Any] | str) -> Reply:
+def call(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply:
     """Call a tool. It never raises."""
-    return _reply(session.call(name, arguments), _meanwhile(session))
-
-
-async def acall(session: Session, name: str, arguments: Mapping[str, Any] | str) -> Reply:
-    """Call a tool without holding up the loop; if the task is cancelled so is the program."""
-    envelope = await session.acall(name, arguments)
-    news = _noted(session, await session.anews())
+    envelope = session.call(name, arguments)
+    news = _remember_notices(session, session.news())
     return _reply(envelope, joined(news, session.reminder_due()))
 
 
-def permit(session: Session, name: str, arguments: Mapping[str, Any] | str) -> Reply | None:
-    """What to answer instead of calling a tool of the host's that a loaded skill forbids."""
+async def acall(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply:
+    """Call a tool without blocking the loop; cancelling the task ends the program."""
+    envelope = await session.acall(name, arguments)
+    news = _remember_notices(session, await session.anews())
+    return _reply(envelope, joined(news, session.reminder_due()))
+
+
+def permit(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply | None:
+    """The reply for a host tool that a loaded skill forbids; None when it is allowed."""
     refusal = session.permit(name, arguments)
     return _reply(refusal) if refusal else None
 
 
-async def apermit(session: Session, name: str, arguments: Mapping[str, Any] | str) -> Reply | None:
-    """The same where a person may be asked asynchronously."""
+async def apermit(
+    session: Session, name: str, arguments: Mapping[str, Any] | str
+) -> AdapterReply | None:
+    """`permit` with asynchronous approval."""
     refusal = await session.apermit(name, arguments)
     return _reply(refusal) if refusal else None
 
 
-def _reply(envelope: Envelope, news: str = "") -> Reply:
-    """The part of an envelope that is for the model, and what changed meanwhile."""
+def _reply(envelope: Envelope, news: str = "") -> AdapterReply:
+    """The part of an envelope for the model, with change notices."""
     text = f"{envelope.text}\n\n{news}" if news else envelope.text
-    return Reply(text, envelope.status == "error", envelope)
+    return AdapterReply(text, envelope.status == "error", envelope)
 
 
 def joined(own: str | None, prompt: str) -> str:
-    """The host's own instructions, then ours: what is set for good stays in front."""
+    """The host's instructions, then ours: the constant part comes first."""
     return f"{own}\n\n{prompt}" if own and prompt else own or prompt
 
 
 def shadowed(session: Session, taken: Iterable[str], ours: Iterable[str]) -> set[str]:
-    """Which of our tools a framework must not be told of: the host has tools of these names.
-
-    Args:
-        session: Whose.
-        taken: The names of the host's tools.
-        ours: The names of the session's tools.
-    """
+    """The session's tools to omit because the host has tools of the same names."""
     found = set(taken) & set(ours)
     with _noting:
-        told = _of(session).shadowed
-        new = sorted(found - told)
-        told.update(new)
+        sent = _notices_of(session).shadowed
+        new = sorted(found - sent)
+        sent.update(new)
     for name in new:
         reason = "a tool of the host has this name"
         session.trace.record("shadowed", (), tool=name, reason=reason)
@@ -311,17 +302,17 @@ def tail(
     history: Iterable[str] | None = None,
     seen: Iterable[str] | None = None,
 ) -> str:
-    """What stands behind a message of the user: news, shortlist, and what was trimmed away.
+    """The text to append to a user message: change notices, shortlist, reminders of trimmed skills.
 
     Args:
-        session: Whose.
-        message: What the user wrote.
-        history: The texts of all results of `Skill` that the model sees; None when nobody knows.
-        seen: All texts of users and tools that the model sees; None when nobody knows.
+        session: The session.
+        message: The user's message.
+        history: All results of `Skill` in the model's context; None when unknown.
+        seen: All user and tool texts in the model's context; None when unknown.
     """
     if history is not None:
         forget_lost(session, history, seen)
-    parts = (session.reminder_due(), _noted(session, session.tail(message)))
+    parts = (session.reminder_due(), _remember_notices(session, session.tail(message)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -338,28 +329,29 @@ async def atail(
 def forget_lost(
     session: Session, history: Iterable[str], seen: Iterable[str] | None = None
 ) -> list[str]:
-    """Let that be told again which is no longer in the history.
+    """Forget loaded skills and notices that are no longer in the history.
 
-    Hosts summarise and trim, turns fail, and some hosts begin anew with the same session. Without
-    this a model is told that it has read what it can no longer see. The next `tail` has a reminder.
+    Hosts summarise and trim, turns fail, and some hosts restart with the same session. Without
+    this, a model would be referred to text that it can no longer see. The next `tail` has a
+    reminder.
 
     Args:
-        session: Whose.
-        history: The texts of all results of `Skill` that the model sees. Those of other tools prove
-            nothing: anybody can write a page that looks like a skill.
-        seen: All texts of users and tools that the model sees, this turn's too; for what changed in
-            the library, which stands there.
+        session: The session.
+        history: All results of `Skill` in the model's context. Those of other tools prove
+            nothing: any page can imitate a skill.
+        seen: All user and tool texts in the model's context, including this turn's; they contain
+            the change notices.
 
     Returns:
         The names of the skills whose text is gone.
     """
     with _noting:
-        told = list(_of(session).news)
+        sent = list(_notices_of(session).news)
     texts = None if seen is None else list(seen)
-    lost = settle(session, history, texts, told)
-    if texts is not None and told:
+    lost = sync_with_history(session, history, texts, sent)
+    if texts is not None and sent:
         with _noting:
-            notes = _of(session)
+            notes = _notices_of(session)
             notes.news = [note for note in notes.news if any(note in text for text in texts)]
     return lost
 
@@ -367,18 +359,12 @@ def forget_lost(
 _noting = threading.Lock()
 
 
-def _of(session: Session) -> _Notes:
-    return _notes.setdefault(session, _Notes())
+def _notices_of(session: Session) -> _SentNotices:
+    return _notes.setdefault(session, _SentNotices())
 
 
-def _meanwhile(session: Session) -> str:
-    """What stands behind a result: what changed, and which skills were trimmed away."""
-    return joined(_noted(session, session.news()), session.reminder_due())
-
-
-def _noted(session: Session, text: str) -> str:
-    """Remember what a text tells of changes."""
-    if found := news_in(text):
+def _remember_notices(session: Session, text: str) -> str:
+    if found := find_change_notices(text):
         with _noting:
-            _of(session).news += found
+            _notices_of(session).news += found
     return text

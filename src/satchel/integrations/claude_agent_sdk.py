@@ -1,14 +1,14 @@
-"""How does an agent of the Claude Agent SDK get skills? As options: prompt, MCP server, hooks.
+"""Skills for the Claude Agent SDK, as options: system prompt, MCP server and hooks.
 
     skills = Skills(Satchel.for_project("."))
     async with ClaudeSDKClient(skills.options(ClaudeAgentOptions(...))) as client:
         await skills.refresh(client)
         await client.query("review my change")
 
-The SDK runs Claude Code as a program of its own. So the tools are an MCP server inside this
-process, the catalogue is appended to the system prompt, and hooks do the rest: the shortlist behind
-a prompt, the refusal of other tools, and to know which agent calls. One `Skills` is one
-conversation; when Claude Code begins another, what was loaded may be loaded again.
+The SDK runs Claude Code as a separate program. The tools are therefore an in-process MCP server,
+the catalogue is appended to the system prompt, and hooks append the shortlist to a prompt, deny
+other tools, and identify the calling agent. One `SkillsOptions` is one conversation; when Claude
+Code starts another, loaded skills may be loaded again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from satchel._optional import require
 from satchel.errors import InvalidInput
 from satchel.integrations.base import (
-    CONVERSATIONS,
+    MAX_CONVERSATIONS,
     acall,
     apermit,
     atools_of,
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
     from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import Skills as Given
-    from satchel.tools.session import Session
+    from satchel.session.session import Session
 
-__all__ = ["Skills"]
+__all__ = ["Skills", "SkillsOptions"]
 
-INLINE = 500_000
-"""Characters that Claude Code keeps of a result; beyond its own limit it shows a preview only."""
+MAX_RESULT_CHARS = 500_000
+"""Requested result size; Claude Code shows only a preview beyond its own limit."""
 
 
-class Skills:
+class SkillsOptions:
     """Skills for one conversation with Claude Code, and for its sub-agents."""
 
     def __init__(
@@ -62,31 +62,31 @@ class Skills:
         name: str = "skills",
         **options: Unpack[SessionOptions],
     ) -> None:
-        """Take the skills.
+        """Create the options.
 
         Args:
-            skills: The session of the conversation, or a `Satchel` or a folder to begin one of.
-            name: Of the MCP server: the model sees `mcp__skills__Skill`.
-            options: Those of `SessionOptions`, where sessions are begun.
+            skills: The session of the conversation, or a `Satchel` or a folder to create one.
+            name: Name of the MCP server: the model sees `mcp__skills__Skill`.
+            options: Those of `SessionOptions`, for new sessions.
         """
         self.name = name
         self._sessions = sessions_of(skills, **options)
         self.session = self._sessions.of()
-        self._below: dict[str, Sessions] = {}
-        self._anybody = self._sessions.child()  # sub-agents that Claude Code brings
+        self._sub_agents: dict[str, Sessions] = {}
+        self._other_agents = self._sessions.child()  # Claude Code's own sub-agents
         self._calls: dict[str, Session] = {}
         self._conversation = ""
         self._prompt = self.session.prompt
-        self._told: tuple[str, ...] = ()
+        self._declared: tuple[str, ...] = ()
         self._trimmed = ""
 
-    # --- what the SDK is given -------------------------------------------------------------
+    # --- options for the SDK ---------------------------------------------------------------
 
     def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
-        """The same options with skills. Claude Code's own list of skills is off unless it is set.
+        """Add skills to options. Claude Code's own list of skills is off unless it is set.
 
         Raises:
-            InvalidInput: The system prompt or the MCP servers are in a file.
+            InvalidInput: the system prompt or the MCP servers are in a file.
         """
         own = options or ClaudeAgentOptions()
         if not isinstance(own.mcp_servers, dict):
@@ -95,7 +95,7 @@ class Skills:
         hooks = {event: list(matchers) for event, matchers in (own.hooks or {}).items()}
         hooks.setdefault("UserPromptSubmit", []).append(HookMatcher(hooks=[self._on_prompt]))
         hooks.setdefault("PreCompact", []).append(HookMatcher(hooks=[self._on_compact]))
-        # Whoever cannot be asked says no: a hook that fails must not let a forbidden tool pass.
+        # The default is to deny: a hook that fails must not let a forbidden tool pass.
         hooks.setdefault("PreToolUse", []).append(
             HookMatcher(hooks=[self._on_tool], on_failure="block", timeout=600)
         )
@@ -111,30 +111,32 @@ class Skills:
     def agent(
         self, name: str, agent: AgentDefinition, **limits: Unpack[ChildOptions]
     ) -> AgentDefinition:
-        """A sub-agent with skills: nothing that the main agent may not do.
+        """Add skills to a sub-agent, limited to what the main agent may do.
 
         Args:
             name: Its name in the `agents` of the options.
             agent: Its definition. If it lists tools, ours are added to the list.
             limits: Those of `ChildOptions`.
         """
-        self._below[name] = self._sessions.child(**limits)
+        self._sub_agents[name] = self._sessions.child(**limits)
         child = self.session.child(**limits)
         listed = agent.tools
         if listed is not None:
             listed = [*listed, *(f"mcp__{self.name}__{one}" for one in child.names)]
-        return replace(agent, prompt=joined(agent.prompt, self._named(child.prompt)), tools=listed)
+        return replace(
+            agent, prompt=joined(agent.prompt, self._with_tool_names(child.prompt)), tools=listed
+        )
 
     async def refresh(self, client: ClaudeSDKClient) -> bool:
-        """Declare tools that appeared since; between turns. True when there were some."""
-        if await self.session.anames() == self._told:
+        """Declare tools that appeared since; call it between turns. True when there were some."""
+        if await self.session.anames() == self._declared:
             return False
         await client.toggle_mcp_server(self.name, enabled=False)
         await client.toggle_mcp_server(self.name, enabled=True)
         return True
 
     def _system(self, own: Any) -> Any:
-        ours = self._named(self._prompt)
+        ours = self._with_tool_names(self._prompt)
         if own is None or isinstance(own, str):
             return joined(own, ours)
         if own["type"] == "file":
@@ -142,8 +144,8 @@ class Skills:
         key = "append" if own["type"] == "preset" else "prompt"
         return {**own, key: joined(own.get(key), ours)}
 
-    def _named(self, prompt: str) -> str:
-        """The catalogue, and what its tools are called here."""
+    def _with_tool_names(self, prompt: str) -> str:
+        """The catalogue with the names that its tools have here."""
         note = f"Each tool named above has `mcp__{self.name}__` before its name here."
         return f"{prompt}\n\n{note}" if prompt else ""
 
@@ -153,13 +155,13 @@ class Skills:
         async def listed(context: object, params: object) -> ListToolsResult:
             del context, params
             specs = await atools_of(self.session)
-            self._told = tuple(spec.name for spec in specs)
+            self._declared = tuple(spec.name for spec in specs)
             tools = [
                 {
                     "name": spec.name,
                     "description": spec.description,
                     "inputSchema": spec.parameters,
-                    "_meta": {"anthropic/maxResultSizeChars": INLINE},
+                    "_meta": {"anthropic/maxResultSizeChars": MAX_RESULT_CHARS},
                 }
                 for spec in specs
             ]
@@ -169,7 +171,7 @@ class Skills:
             del context
             meta = cast("dict[str, Any]", params.meta or {})
             session = self._calls.pop(meta.get("claudecode/toolUseId", ""), None)
-            if session is None and self._below:  # the limits of a sub-agent must not be lost
+            if session is None and self._sub_agents:  # the limits of a sub-agent must apply
                 return _result("It is not known which agent calls this tool", failed=True)
             reply = await acall(session or self.session, params.name, params.arguments or {})
             return _result(reply.text, failed=reply.failed)
@@ -179,25 +181,24 @@ class Skills:
     # --- the hooks -------------------------------------------------------------------------
 
     async def _on_prompt(self, data: Any, use: str | None, context: object) -> Any:
-        """Put the shortlist behind the user's prompt."""
         del use, context
         if self._conversation not in {"", data["session_id"]}:
             self.session.forget()
         self._conversation = data["session_id"]
-        note = await asyncio.to_thread(self._note, data["prompt"])
-        told = {"hookEventName": "UserPromptSubmit", "additionalContext": note}
-        return {"hookSpecificOutput": told} if note else {}
+        note = await asyncio.to_thread(self._notice, data["prompt"])
+        output = {"hookEventName": "UserPromptSubmit", "additionalContext": note}
+        return {"hookSpecificOutput": output} if note else {}
 
-    def _note(self, message: str) -> str:
+    def _notice(self, message: str) -> str:
         parts = [self._trimmed, self.session.tail(message)]
         self._trimmed = ""
-        if self.session.prompt != self._prompt:  # Claude Code keeps the first: tell it here
+        if self.session.prompt != self._prompt:  # Claude Code keeps the first one
             self._prompt = self.session.prompt
-            parts.insert(0, self._named(self._prompt))
+            parts.insert(0, self._with_tool_names(self._prompt))
         return "\n\n".join(part for part in parts if part)
 
     async def _on_compact(self, data: Any, use: str | None, context: object) -> Any:
-        """The history is summed up: what was loaded may be loaded again."""
+        """The history is summarised: loaded skills may be loaded again."""
         del data, use, context
         lost = [held.name for held in self.session.loaded.values() if held.present]
         if lost:
@@ -206,12 +207,12 @@ class Skills:
         return {}
 
     async def _on_tool(self, data: Any, use: str | None, context: object) -> Any:
-        """Note who calls a tool of ours; refuse another that a loaded skill forbids."""
+        """Note the caller of our tools; deny other tools that a loaded skill forbids."""
         del context
-        session = self._of(data.get("agent_id"), data.get("agent_type"))
+        session = self._session_of(data.get("agent_id"), data.get("agent_type"))
         if data["tool_name"].startswith(f"mcp__{self.name}__"):
             self._calls[use or ""] = session
-            if len(self._calls) > CONVERSATIONS:  # noted, and then refused by somebody else
+            if len(self._calls) > MAX_CONVERSATIONS:  # noted, and then denied elsewhere
                 self._calls.pop(next(iter(self._calls)))
             return {}
         refusal = await apermit(session, data["tool_name"], data["tool_input"])
@@ -220,13 +221,16 @@ class Skills:
         decision = {"permissionDecision": "deny", "permissionDecisionReason": refusal.text}
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
 
-    def _of(self, agent: str | None, kind: str | None) -> Session:
-        """The session of the main agent, or of one run of a sub-agent."""
+    def _session_of(self, agent: str | None, kind: str | None) -> Session:
         if not agent:
             return self.session
         with running(self.session):
-            return self._below.get(kind or "", self._anybody).of(agent)
+            return self._sub_agents.get(kind or "", self._other_agents).of(agent)
 
 
 def _result(text: str, *, failed: bool) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+
+
+Skills = SkillsOptions
+"""The name up to version 0.2; removed in 0.3."""

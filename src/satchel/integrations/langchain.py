@@ -1,10 +1,10 @@
-"""How does a LangChain agent get skills? As middleware of `create_agent` or `create_deep_agent`.
+"""Skills for LangChain, as middleware of `create_agent` or `create_deep_agent`.
 
     agent = create_agent(model, middleware=[SkillsMiddleware(Satchel.for_project("."))])
 
-The catalogue goes into the system message, the tools into each request (so that a changed library
-is seen), the shortlist behind the user's message, and calls are answered before the tool node
-looks. In `create_deep_agent` it takes the place of the middleware that has the same name.
+The catalogue goes into the system message, the current tools into each request, the shortlist after
+the user's message, and calls are answered before they reach the tool node. In `create_deep_agent`
+it replaces the middleware of the same name.
 """
 
 from __future__ import annotations
@@ -51,96 +51,97 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from satchel.integrations.base import ChildOptions, Reply, SessionOptions, Sessions, Skills
-    from satchel.tools.session import Session
+    from satchel.integrations.base import (
+        AdapterReply,
+        ChildOptions,
+        SessionOptions,
+        Sessions,
+        Skills,
+    )
+    from satchel.session.session import Session
 
 __all__ = ["SkillsMiddleware", "skill_tools"]
 
 
 class SkillsState(AgentState[Any]):
-    """What the graph remembers for us."""
+    """Private state in the graph."""
 
     satchel_conversation: NotRequired[Annotated[str, PrivateStateAttr]]
-    """Which conversation this is, also after its first messages were trimmed away."""
+    """The id of the conversation, which survives trimming of its first messages."""
 
 
 class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Skills for an agent of LangChain.
 
-    Each thread has a session of its own; without a checkpointer, each list of messages that begins
+    Each thread has its own session; without a checkpointer, each list of messages that begins
     with the same message.
     """
 
     state_schema = SkillsState
 
     def __init__(self, skills: Skills | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Take the skills.
-
-        Args:
-            skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            options: Those of `SessionOptions`, where sessions are begun.
-        """
+        """Create the middleware; the arguments are those of `base.sessions_of`."""
         super().__init__()
         self.sessions = sessions_of(skills, **options)
         self.tools = []
 
     def child(self, **limits: Unpack[ChildOptions]) -> SkillsMiddleware:
-        """For a sub-agent: nothing that the agent which started it may not do."""
+        """Middleware for a sub-agent, limited to what the starting agent may do."""
         return SkillsMiddleware(self.sessions.child(**limits))
 
-    # --- the user's turn ------------------------------------------------------------------
+    # --- user messages --------------------------------------------------------------------
 
     def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Put the shortlist behind the user's message, where it stays."""
+        """Append the shortlist to the user's message, where it stays."""
         del runtime
         messages = list(state["messages"])
         if not messages:
             return None
         nameless = messages[0].id is None or messages[-1].id is None
-        if messages[0].id is None:  # deepagents gives none, and a conversation needs one
+        if messages[0].id is None:  # deepagents sets none, and a conversation needs one
             messages[0] = messages[0].model_copy(update={"id": str(uuid4())})
-        # A sub-agent has the thread of whoever started it, and a history of its own.
+        # A sub-agent has the thread id of its parent, and its own history.
         thread = get_config().get("configurable", {}).get("thread_id")
         key = str(messages[0].id if self.sessions.nested else thread or messages[0].id)
         last = messages[-1]
         if isinstance(last, HumanMessage) and (
-            behind := tail(self.sessions.of(key), last.text, *_told(messages))
+            appended := tail(self.sessions.of(key), last.text, *_texts(messages))
         ):
             own = last.content
-            block = {"type": "text", "text": behind}
-            told = f"{own}\n\n{behind}" if isinstance(own, str) else [*own, block]
-            messages[-1] = last.model_copy(update={"content": told})
-        # A message with the id of an earlier one takes its place.
+            block = {"type": "text", "text": appended}
+            content = f"{own}\n\n{appended}" if isinstance(own, str) else [*own, block]
+            messages[-1] = last.model_copy(update={"content": content})
+        # A message with an existing id replaces the message of that id.
         changed = Overwrite(messages) if nameless else messages[-1:]
         return {"messages": changed, "satchel_conversation": key}
 
     async def abefore_agent(
         self, state: AgentState[Any], runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """The same without holding up the loop."""
+        """`before_agent` without blocking the loop."""
         return await asyncio.to_thread(self.before_agent, state, runtime)
 
-    # --- the request ----------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------
 
     def wrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
-        """Tell the model of the skills and of the tools there are now."""
-        return handler(self._told(request))
+        """Add the current skills and tools to the request."""
+        return handler(self._with_skills(request))
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """The same without holding up the loop."""
-        return await handler(await asyncio.to_thread(self._told, request))
+        """`wrap_model_call` without blocking the loop."""
+        return await handler(await asyncio.to_thread(self._with_skills, request))
 
-    def _told(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def _with_skills(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         session = self._session(request.state)
-        forget_lost(session, *_told(request.messages))
+        forget_lost(session, *_texts(request.messages))
         own = request.system_message
         if own is None or isinstance(own.content, str):
             system = SystemMessage(joined(own.text if own else "", session.prompt))
@@ -151,22 +152,22 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         new = [item for item in ours if _name(item) not in hidden]
         return request.override(system_message=system, tools=[*request.tools, *new])
 
-    # --- the calls ------------------------------------------------------------------------
+    # --- tool calls -----------------------------------------------------------------------
 
     def wrap_tool_call(
         self,
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Answer what is ours, refuse what a skill forbids, let the others run.
+        """Answer calls of our tools, deny what a skill forbids, and run the others.
 
         Sub-agents that they start are children of this conversation.
         """
         session = self._session(request.state)
-        asked = request.tool_call
-        if request.tool is None and asked["name"] in session.names:
-            return _message(request, call(session, asked["name"], asked["args"]))
-        if refusal := permit(session, asked["name"], asked["args"]):
+        request_call = request.tool_call
+        if request.tool is None and request_call["name"] in session.names:
+            return _message(request, call(session, request_call["name"], request_call["args"]))
+        if refusal := permit(session, request_call["name"], request_call["args"]):
             return _message(request, refusal)
         with running(session):
             return handler(request)
@@ -176,12 +177,14 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """The same; when the task is cancelled, so is a program that runs."""
+        """`wrap_tool_call`; cancelling the task ends a running program."""
         session = self._session(request.state)
-        asked = request.tool_call
-        if request.tool is None and asked["name"] in await session.anames():
-            return _message(request, await acall(session, asked["name"], asked["args"]))
-        if refusal := await apermit(session, asked["name"], asked["args"]):
+        request_call = request.tool_call
+        if request.tool is None and request_call["name"] in await session.anames():
+            return _message(
+                request, await acall(session, request_call["name"], request_call["args"])
+            )
+        if refusal := await apermit(session, request_call["name"], request_call["args"]):
             return _message(request, refusal)
         with running(session):
             return await handler(request)
@@ -191,10 +194,10 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
 
 def skill_tools(session: Session) -> list[StructuredTool]:
-    """The tools as they are now, for graphs that are put together by hand.
+    """The current tools, for custom graphs.
 
-    Put `session.prompt` into the system message. What is added to the library later is not in this
-    list: `SkillsMiddleware` tells the model of it.
+    Add `session.prompt` to the system message. Skills added later are not in this
+    list; `SkillsMiddleware` adds them.
     """
     return [_structured(session, *spec) for spec in tools_of(session)]
 
@@ -214,17 +217,17 @@ def _structured(
         args_schema=parameters,
         func=run,
         coroutine=arun,
-        handle_tool_error=True,  # the message's status says that it failed
+        handle_tool_error=True,  # the message's status marks the failure
     )
 
 
-def _text(reply: Reply) -> str:
+def _text(reply: AdapterReply) -> str:
     if reply.failed:
         raise ToolException(reply.text)
     return reply.text
 
 
-def _message(request: ToolCallRequest, reply: Reply) -> ToolMessage:
+def _message(request: ToolCallRequest, reply: AdapterReply) -> ToolMessage:
     return ToolMessage(
         reply.text,
         tool_call_id=request.tool_call["id"],
@@ -233,8 +236,7 @@ def _message(request: ToolCallRequest, reply: Reply) -> ToolMessage:
     )
 
 
-def _told(messages: Sequence[AnyMessage]) -> tuple[list[str], list[str]]:
-    """The texts of the results of `Skill`, and all texts of users and tools."""
+def _texts(messages: Sequence[AnyMessage]) -> tuple[list[str], list[str]]:
     results = [message for message in messages if isinstance(message, ToolMessage)]
     calls = {
         call["id"]: call["name"]
@@ -247,12 +249,12 @@ def _told(messages: Sequence[AnyMessage]) -> tuple[list[str], list[str]]:
         for message in results
         if (message.name or calls.get(message.tool_call_id)) == SKILL
     ]
-    said = [message for message in messages if isinstance(message, HumanMessage)]
-    return skills, [str(message.text) for message in (*results, *said)]
+    prompts = [message for message in messages if isinstance(message, HumanMessage)]
+    return skills, [str(message.text) for message in (*results, *prompts)]
 
 
 def _name(tool: BaseTool | dict[str, Any]) -> str:
-    """A tool's name; those that a provider runs itself have tables of their own kind."""
+    """A tool's name; tools that a provider runs itself are mappings of various forms."""
     if not isinstance(tool, dict):
         return tool.name
     return str(tool.get("function", tool).get("name", ""))

@@ -1,11 +1,11 @@
-"""How does an agent of the OpenAI Agents SDK get skills? As an `Agent` that knows a session.
+"""Skills for the OpenAI Agents SDK, as an `Agent` with a session.
 
     session = Satchel.for_project(".").session()
     agent = SkillsAgent("Helper", instructions="...", skills=session)
     result = await Runner.run(agent, session.with_tail("review my change"))
 
-The SDK has no name for a conversation that tools could see, so a session stands for one: make an
-agent for each, which costs nothing. A sub-agent gets `session.child()`.
+The SDK gives tools no conversation id, so one session is one conversation: create an
+agent for each, which is cheap. A sub-agent gets `session.child()`.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ if TYPE_CHECKING:
     from agents.tool_context import ToolContext
 
     from satchel.integrations.base import Skills, ToolSpec
-    from satchel.tools.session import Session
+    from satchel.session.session import Session
 
 __all__ = ["SkillsAgent", "skill_tools"]
 
 
 @dataclass
 class SkillsAgent(Agent[Any]):
-    """An agent with skills: the catalogue in its system prompt, the tools of the moment."""
+    """An agent with skills: the catalogue in its system prompt, and the current tools."""
 
     skills: Skills = field(default=None, kw_only=True)
-    """The session of the conversation, or a `Satchel` or a folder to begin one of."""
+    """The session of the conversation, or a `Satchel` or a folder to create one."""
     _run: object = field(default=None, init=False, repr=False, compare=False)
-    """The run for which the history was last looked at."""
-    _tool: bool = field(default=False, init=False, repr=False, compare=False)
-    """Whether it is a tool: then each run is a conversation of its own, and several run at once."""
-    _below: list[Any] = field(default_factory=list[Any], init=False, repr=False, compare=False)
-    """Those runs, by weak reference, and the session of each."""
+    """The run whose history was checked last."""
+    _is_tool: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether it is a tool: then each run is a separate, possibly concurrent, conversation."""
+    _child_runs: list[Any] = field(default_factory=list[Any], init=False, repr=False, compare=False)
+    """Weak references to those runs, with the session of each."""
 
     def __post_init__(self) -> None:
-        """Begin a session if there is none."""
+        """Create a session if there is none."""
         super().__post_init__()
         self.skills = sessions_of(self.skills).of()
 
@@ -70,14 +70,14 @@ class SkillsAgent(Agent[Any]):
         return cast("Session", self.skills)
 
     def as_tool(self, *args: Any, **more: Any) -> FunctionTool:
-        """The same as of any agent; each call begins a conversation below this one's session."""
-        self._tool = True
+        """`Agent.as_tool`; each call starts a conversation below this session."""
+        self._is_tool = True
         return super().as_tool(*args, **more)
 
     def _session_in(self, run: RunContextWrapper[Any]) -> Session:
-        if not self._tool:
+        if not self._is_tool:
             return self.session
-        runs: list[tuple[weakref.ref[RunContextWrapper[Any]], Session]] = self._below
+        runs: list[tuple[weakref.ref[RunContextWrapper[Any]], Session]] = self._child_runs
         runs[:] = [one for one in runs if one[0]() is not None]
         for known, session in runs:
             if known() is run:
@@ -92,9 +92,9 @@ class SkillsAgent(Agent[Any]):
         return joined(own, await session.aprompt()) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
-        """The agent's own tools, then those of the skills that there are now."""
+        """The agent's own tools, then the session's current ones."""
         session = self._session_in(run_context)
-        if self._run is not run_context and not self._tool:
+        if self._run is not run_context and not self._is_tool:
             self._run = run_context  # later in a run its results are not in `turn_input`
             forget_lost(session, _results(run_context.turn_input))
         own = await super().get_all_tools(run_context)
@@ -105,10 +105,10 @@ class SkillsAgent(Agent[Any]):
 
 
 def skill_tools(session: Session) -> list[FunctionTool]:
-    """The tools as they are now, for an `Agent` of your own.
+    """The current tools, for a custom `Agent`.
 
-    Put `session.prompt` into its instructions. What is added to the library later is not in this
-    list: a `SkillsAgent` asks before each request.
+    Add `session.prompt` to its instructions. Skills added later are not in this
+    list; a `SkillsAgent` lists tools before each request.
     """
     return [_function(session, spec) for spec in tools_of(session)]
 
@@ -123,12 +123,12 @@ def _function(session: Session, spec: ToolSpec) -> FunctionTool:
         description=spec.description,
         params_json_schema=spec.parameters,
         on_invoke_tool=invoke,
-        strict_json_schema=False,  # strict forbids parameters that may be left out
+        strict_json_schema=False,  # strict mode forbids optional parameters
     )
 
 
 def _guarded(session: Session, tool: Tool) -> Tool:
-    """A tool of the host's, refused while a loaded skill forbids it."""
+    """Wrap a host tool, denied while a loaded skill forbids it."""
     if not isinstance(tool, FunctionTool):
         return tool
 
@@ -147,7 +147,6 @@ def _guarded(session: Session, tool: Tool) -> Tool:
 
 
 def _results(items: Sequence[object]) -> Iterator[str]:
-    """The texts of all results of `Skill`; they name only the call."""
     tables = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
     ours = {
         item.get("call_id")

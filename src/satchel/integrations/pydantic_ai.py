@@ -1,10 +1,10 @@
-"""How does an agent of pydantic-ai get skills? As a capability, or as a toolset alone.
+"""Skills for pydantic-ai, as a capability or as a toolset.
 
     agent = Agent(model, capabilities=[Skills(Satchel.for_project("."))])
 
-The toolset tells the catalogue as instructions and lists the tools anew before each request; the
-capability also puts the shortlist behind the user's prompt. Each conversation (`conversation_id`,
-which pydantic-ai takes from the message history) has a session of its own.
+The toolset adds the catalogue as instructions and lists the tools before each request; the
+capability also appends the shortlist to the user's prompt. Each conversation (`conversation_id`,
+which pydantic-ai takes from the message history) has its own session.
 """
 
 from __future__ import annotations
@@ -47,41 +47,36 @@ if TYPE_CHECKING:
 
     from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
     from satchel.integrations.base import Skills as Given
-    from satchel.tools.session import Session
+    from satchel.session.session import Session
 
-__all__ = ["SkillToolset", "Skills"]
+__all__ = ["SkillToolset", "Skills", "SkillsCapability"]
 
 _ANYTHING = SchemaValidator(core_schema.any_schema())
-"""Satchel checks arguments itself, and says in its own words what is wrong with them."""
+"""Satchel validates arguments itself, with its own messages."""
 
 
 class SkillToolset(AbstractToolset[Any]):
     """The tools, and the catalogue as their instructions."""
 
     def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Take the skills.
-
-        Args:
-            skills: A `Satchel`, a folder, or the `Session` of the one conversation there is.
-            options: Those of `SessionOptions`, where sessions are begun.
-        """
+        """Create a toolset; the arguments are those of `base.sessions_of`."""
         self.sessions = sessions_of(skills, **options)
         self._hosts: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
         self._ours: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
         self._runs: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
-        """The run in which each session began its last turn."""
+        """The run in which each session started its last turn."""
 
     @property
     def id(self) -> str | None:
-        """What durable execution knows it by."""
+        """Its id for durable execution."""
         return "satchel"
 
     def session(self, ctx: RunContext[Any]) -> Session:
-        """The session of the conversation that is running."""
+        """The session of the running conversation."""
         return self.sessions.of(ctx.conversation_id or ctx.run_id or "")
 
-    async def _told(self, ctx: RunContext[Any]) -> tuple[str, list[dict[str, Any]]]:
-        """Prompt and tools; the disk is searched once for each run."""
+    async def _prompt_and_tools(self, ctx: RunContext[Any]) -> tuple[str, list[dict[str, Any]]]:
+        """Prompt and tools; the disk is scanned once per run."""
         session = self.session(ctx)
         run = ctx.run_id or ""
         if self._runs.get(session) != run:
@@ -90,14 +85,14 @@ class SkillToolset(AbstractToolset[Any]):
         return await session.atold()
 
     async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
-        """The catalogue. It is frozen, so it belongs to what a provider may keep."""
-        text, _ = await self._told(ctx)
+        """The catalogue. It is frozen, so that a provider may cache it."""
+        text, _ = await self._prompt_and_tools(ctx)
         return InstructionPart(text, name="skills") if text else None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """The tools there are now, but for names that the agent's own tools have."""
+        """The current tools, without names that the agent's own tools have."""
         session = self.session(ctx)
-        _, definitions = await self._told(ctx)
+        _, definitions = await self._prompt_and_tools(ctx)
         specs = specs_in(definitions)
         ours = self._ours[session] = {spec.name for spec in specs}
         hidden = shadowed(session, await self._taken(ctx), ours)
@@ -117,7 +112,7 @@ class SkillToolset(AbstractToolset[Any]):
         }
 
     async def _taken(self, ctx: RunContext[Any]) -> set[str]:
-        """The names of the agent's other tools: two of one name would end the run."""
+        """The names of the agent's other tools: a duplicate would abort the run."""
         found: set[str] = set()
         for toolset in ctx.agent.toolsets if ctx.agent is not None else ():
             leaves: list[AbstractToolset[Any]] = []
@@ -139,7 +134,7 @@ class SkillToolset(AbstractToolset[Any]):
         ctx: RunContext[Any],
         tool: ToolsetTool[Any],
     ) -> Any:
-        """Call one. A failure goes to the model as one, and is not tried again by itself."""
+        """Call a tool. A failure is returned to the model, and not retried automatically."""
         del tool
         reply = await acall(self.session(ctx), name, tool_args)
         if reply.failed:
@@ -147,17 +142,17 @@ class SkillToolset(AbstractToolset[Any]):
         return reply.text
 
 
-class Skills(AbstractCapability[Any]):
-    """Skills for an agent: the toolset, and the shortlist behind each prompt."""
+class SkillsCapability(AbstractCapability[Any]):
+    """Skills for an agent: the toolset, and the shortlist after each prompt."""
 
     def __init__(self, skills: Given | Sessions = None, **options: Unpack[SessionOptions]) -> None:
-        """Take the skills; the arguments are those of `SkillToolset`."""
+        """Create a capability; the arguments are those of `SkillToolset`."""
         self.id = "satchel"
         self.toolset = SkillToolset(skills, **options)
 
-    def child(self, **limits: Unpack[ChildOptions]) -> Skills:
-        """For a sub-agent that a tool starts: nothing that the starting agent may not do."""
-        return Skills(self.toolset.sessions.child(**limits))
+    def child(self, **limits: Unpack[ChildOptions]) -> SkillsCapability:
+        """A capability for a sub-agent, limited to what the starting agent may do."""
+        return SkillsCapability(self.toolset.sessions.child(**limits))
 
     def get_toolset(self) -> SkillToolset:
         """The tools."""
@@ -166,26 +161,26 @@ class Skills(AbstractCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
-        """While this agent runs, the agents that its tools start are its children."""
+        """Run the agent; agents that its tools start become children of its session."""
         with running(self.toolset.session(ctx)):
             return await handler()
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Put the shortlist behind the user's prompt, where it stays in the history."""
+        """Append the shortlist to the user's prompt, where it stays in the history."""
         session = self.toolset.session(ctx)
-        history, seen = _told(request_context.messages)
+        history, seen = _texts(request_context.messages)
         last = request_context.messages[-1]
         prompts = [part for part in last.parts if isinstance(part, UserPromptPart)]
         if ctx.run_step > 1 or not isinstance(last, ModelRequest) or not prompts:
             forget_lost(session, history, seen)
             return request_context
         given = prompts[-1].content
-        text = "\n".join(_said(prompts[-1]))
-        if behind := await atail(session, text, history, seen):
-            told = f"{given}\n\n{behind}" if isinstance(given, str) else [*given, behind]
-            part = replace(prompts[-1], content=told)
+        text = "\n".join(_prompt_texts(prompts[-1]))
+        if appended := await atail(session, text, history, seen):
+            content = f"{given}\n\n{appended}" if isinstance(given, str) else [*given, appended]
+            part = replace(prompts[-1], content=content)
             last.parts = [part if one is prompts[-1] else one for one in last.parts]
         return request_context
 
@@ -198,7 +193,7 @@ class Skills(AbstractCapability[Any]):
         args: dict[str, Any],
         handler: Callable[[dict[str, Any]], Awaitable[Any]],
     ) -> Any:
-        """Refuse a tool of the host's that a loaded skill forbids."""
+        """Deny a host tool that a loaded skill forbids."""
         del call
         session = self.toolset.session(ctx)
         if not self.toolset.is_ours(ctx, tool_def.name) and (
@@ -208,8 +203,7 @@ class Skills(AbstractCapability[Any]):
         return await handler(args)
 
 
-def _told(messages: Sequence[ModelMessage]) -> tuple[list[str], list[str]]:
-    """The texts of the results of `Skill`, and all texts of users and tools."""
+def _texts(messages: Sequence[ModelMessage]) -> tuple[list[str], list[str]]:
     skills: list[str] = []
     seen: list[str] = []
     for message in messages:
@@ -219,10 +213,14 @@ def _told(messages: Sequence[ModelMessage]) -> tuple[list[str], list[str]]:
                 if part.tool_name == SKILL:
                     skills.append(seen[-1])
             elif isinstance(part, UserPromptPart):
-                seen += _said(part)
+                seen += _prompt_texts(part)
     return skills, seen
 
 
-def _said(part: UserPromptPart) -> list[str]:
+def _prompt_texts(part: UserPromptPart) -> list[str]:
     given = part.content
     return [given] if isinstance(given, str) else [one for one in given if isinstance(one, str)]
+
+
+Skills = SkillsCapability
+"""The name up to version 0.2; removed in 0.3."""

@@ -1,26 +1,27 @@
-"""WHICH SKILLS EXIST HERE: places, precedence, trust, and snapshots of what they hold.
+"""Discovery of skills: locations, precedence, trust, integrity and snapshots.
 
-Reading order: `library` (the object callers hold), `snapshot` (what it hands out), `locations`
-(places and their order), `walk` (one place on disk), `index` (what was read last time),
-`tool_shelf` (the tool skills among them, found when somebody asks).
+Reading order: `library` (the object callers use), `snapshot` (what it returns), `locations`
+(folders and their order), `scanner` (one location on disk), `scan_cache` (results of the last
+scan), `tool_scanner` (tool skills), `integrity` and `trust_store` (what may be used),
+`served_skills` and `remote` (skills of servers).
 """
 
 from __future__ import annotations
 
-from satchel.library.index import Index
 from satchel.library.library import Library
 from satchel.library.locations import Location, default_locations
+from satchel.library.scan_cache import LocationCache
+from satchel.library.scanner import WalkLimits
 from satchel.library.snapshot import Filter, Snapshot
-from satchel.library.trust import TrustBook
-from satchel.library.walk import Bounds
+from satchel.library.trust_store import TrustStore
 
 __all__ = [
-    "Bounds",
     "Filter",
-    "Index",
     "Library",
     "Location",
+    "LocationCache",
     "Snapshot",
-    "TrustBook",
+    "TrustStore",
+    "WalkLimits",
     "default_locations",
 ]

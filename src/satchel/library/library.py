@@ -1,9 +1,9 @@
-"""The object callers hold: locations in, snapshots out.
+"""`Library`: finds the skills of some locations.
 
 library = Library([Location("skills")])
-library.snapshot()      # what is there; reads the disk the first time
-library.refresh()       # reads only what changed; the same object when nothing did
-library.tools()         # the tool skills among them, found when somebody asks
+library.snapshot()      # the skills; reads the disk the first time
+library.refresh()       # reads only changed files; the same object when nothing changed
+library.tools()         # the tool skills, scanned on demand
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from satchel._fs import is_inside
-from satchel._language import Message
 from satchel.errors import LockBroken, NotFound
-from satchel.library.index import WORTH_IT
+from satchel.i18n import Message
 from satchel.library.locations import Location
-from satchel.library.snapshot import Filter, Snapshot
-from satchel.library.trust import TrustBook
-from satchel.library.walk import (
+from satchel.library.scanner import (
     OWN_FOLDERS,
-    Bounds,
-    Shelf,
+    LocationState,
+    WalkLimits,
     find_repeated,
-    read_shelf,
-    revise_shelf,
-    without,
+    rescan_location,
+    scan_location,
+    without_ids,
 )
+from satchel.library.snapshot import Filter, Snapshot
+from satchel.library.trust_store import TrustStore
 from satchel.skill.model import Skill
 from satchel.skill.problems import Problem
 from satchel.trace import Trace
@@ -37,20 +36,21 @@ from satchel.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from satchel.library.index import Index
-    from satchel.library.seal import Seals
-    from satchel.library.supply import Supply
-    from satchel.library.survey import ScanCache
-    from satchel.library.tool_shelf import ToolShelf, ToolSnapshot
-    from satchel.library.trust import LocationTrust, TrustRecord
-    from satchel.library.watch import Watcher
-    from satchel.skill.model import Head, Origin, State
+    from satchel.library.fingerprint import ScanCache
+    from satchel.library.integrity import IntegrityChecker
+    from satchel.library.scan_cache import LocationCache
+    from satchel.library.served_skills import ServedSkills
+    from satchel.library.tool_scanner import ToolScanner, ToolSnapshot
+    from satchel.library.trust_store import LocationTrust, TrustRecord
+    from satchel.library.watcher import Watcher
+    from satchel.skill.document import SkillHeader
+    from satchel.skill.model import SkillOrigin, State
 
 _new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-_SMALL = 2_000
-"""The index of so many skills is written in a few milliseconds."""
-_EACH = 200
-"""Up to this many skills, a scan is traced skill by skill; beyond it, as a count."""
+_MAX_SKILLS_SAVED_ALWAYS = 2_000
+"""The cache of a smaller location is written in a few milliseconds."""
+_MAX_EVENTS_PER_SCAN = 200
+"""Larger scans are traced as a count."""
 
 
 class Library:
@@ -60,26 +60,26 @@ class Library:
         self,
         locations: Iterable[Location | str],
         *,
-        bounds: Bounds | None = None,
+        bounds: WalkLimits | None = None,
         wanted: Filter | None = None,
-        trust: TrustBook | None = None,
+        trust: TrustStore | None = None,
         scans: ScanCache | None = None,
-        index: Index | None = None,
+        index: LocationCache | None = None,
         trace: Trace | None = None,
         problems: Sequence[Problem] = (),
     ) -> None:
-        """Make a library; nothing is read yet.
+        """Create a library; nothing is read yet.
 
         Args:
-            locations: Where to look, first wins; a server never wins over a folder. A text is a
-                folder that is trusted.
-            bounds: How far to search.
-            wanted: Which skills this agent is meant to have.
+            locations: Where to search, first wins; a server never wins over a folder. A text is a
+                trusted folder.
+            bounds: Limits of the search.
+            wanted: Filter for the offered skills.
             trust: Decides about locations whose `trusted` is None; without it they are not offered.
-            scans: Scans a skill before its first use, and remembers contents that were not blocked.
-            index: Remembers large locations between processes.
-            trace: Where events go.
-            problems: Problems found before, such as refused settings; every snapshot carries them.
+            scans: Scans a skill before its first use.
+            index: Caches scan results between processes.
+            trace: Receives events.
+            problems: Problems to add to every snapshot, such as refused settings.
         """
         places = [
             Location(os.path.abspath(os.path.expanduser(item)))
@@ -91,39 +91,39 @@ class Library:
         if served:
             places = [place for place in places if place.supplier is None] + served
         self.locations = tuple(places)
-        self._supplies: dict[str, Supply] = _supplies(served) if served else {}
-        self.trust = trust or TrustBook(None)
+        self._supplies: dict[str, ServedSkills] = _supplies(served) if served else {}
+        self.trust = trust or TrustStore(None)
         self.trace = trace or Trace()
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or WalkLimits()
         self._wanted = wanted or Filter()
         self._index = index
-        self._given = tuple(problems)
+        self._initial_problems = tuple(problems)
         self._lock = threading.RLock()
-        self._shelves: list[Shelf] = []
+        self._states: list[LocationState] = []
         self._scans = scans
         self._trusted: TrustRecord | None = None
         self._locks: dict[str, tuple[int, ...]] = {}
-        self._seals: Seals | None = None
+        self._seals: IntegrityChecker | None = None
         self._snapshot: Snapshot | None = None
         self._watcher: Watcher | None = None
         self._index_problems: list[Problem] = []
-        self._tools: ToolShelf | None = None
+        self._tools: ToolScanner | None = None
         self.notify: Callable[[Snapshot], None] | None = None
         """Called with each new snapshot."""
-        self._looks = 0
-        self._doubted = False
+        self._refreshes = 0
+        self._invalid = False
         self._tools_at = (-1, self._trusted)
 
     def snapshot(self) -> Snapshot:
         """The skills as of the last refresh; the first call reads the disk.
 
-        Nobody waits here for a look that is under way, once there was one.
+        Returns the cached snapshot without waiting for a concurrent refresh.
         """
         kept = self._snapshot
-        return kept if kept is not None and not self._doubted else self.refresh()
+        return kept if kept is not None and not self._invalid else self.refresh()
 
     def refresh(self) -> Snapshot:
-        """Search the disk for changes; returns the same snapshot when there are none."""
+        """Scan the disk for changes; returns the same snapshot when there are none."""
         with self._lock:
             if (
                 self._watcher is not None
@@ -133,13 +133,13 @@ class Library:
                 and not any(supply.is_new() for supply in self._supplies.values())
             ):
                 return self._snapshot
-            self._looks += 1
-            self._doubted = False
-            # Thousands of small records at once: collecting garbage meanwhile finds none.
+            self._refreshes += 1
+            self._invalid = False
+            # Garbage collection while thousands of records are created finds nothing.
             collecting = gc.isenabled()
             gc.disable()
             try:
-                changed = self._revise() if self._shelves else self._read()
+                changed = self._rescan() if self._states else self._scan()
                 decided = self.trust.read()
                 locks = self._lock_stamps()
                 if (
@@ -147,39 +147,39 @@ class Library:
                     or self._snapshot is None
                     or decided is not self._trusted
                     or locks != self._locks
-                    or self._usable_again(decided.blocked)
+                    or self._became_usable(decided.blocked)
                 ):
                     self._trusted = decided
                     self._locks = locks
                     before = self._snapshot
                     self._snapshot = self._assemble()
-                    self._tell(before, self._snapshot)
+                    self._report(before, self._snapshot)
                 return self._snapshot
             finally:
                 if collecting:
                     gc.enable()
 
     discover = scan = refresh_if_stale = refresh
-    """Names that some hosts expect."""
+    """Aliases for hosts that expect these names."""
 
-    def doubt(self) -> None:
-        """Let the next call look for changes, also where a watcher has noticed nothing yet.
+    def invalidate(self) -> None:
+        """Make the next call scan for changes, even if a watcher has reported none yet.
 
-        For code that has just changed something: a watcher is notified a moment later.
+        For code that has just changed a file: watchers are notified with a delay.
         """
         with self._lock:
-            self._doubted = True
+            self._invalid = True
             if self._watcher is not None:
-                self._watcher.doubt()
+                self._watcher.invalidate()
 
     def tools(self, *, refresh: bool = False) -> ToolSnapshot:
-        """The tool skills (folders with a `skill.yaml`) as of the last look; the first call looks.
+        """The tool skills (folders with a `skill.yaml`); the first call scans for them.
 
         Args:
-            refresh: Look for changes; the very same object comes back when there are none. Without
-                it nobody waits here for a look that is under way, once there was one.
+            refresh: Scan for changes; returns the same object when there are none. Otherwise the
+                cached snapshot is returned without waiting for a concurrent scan.
         """
-        refresh = refresh or self._doubted
+        refresh = refresh or self._invalid
         kept = self._tools
         last = kept.last if kept is not None else None
         if last is not None and not refresh:
@@ -189,22 +189,22 @@ class Library:
             if kept is not None and kept.last is not None and not refresh:
                 return kept.last
             self.refresh() if refresh else self.snapshot()
-            kept = self._tools  # `notify` may have asked for it meanwhile
+            kept = self._tools  # `notify` may have called this method
             if kept is None:
-                from satchel.library.tool_shelf import ToolShelf
+                from satchel.library.tool_scanner import ToolScanner
 
-                kept = self._tools = ToolShelf(lambda: self.seals, self.trace)
-            at = (self._looks, self._trusted)
+                kept = self._tools = ToolScanner(lambda: self.seals, self.trace)
+            at = (self._refreshes, self._trusted)
             if kept.last is None or self._watcher is None or at != self._tools_at:
                 self._tools_at = at
-                return kept.look(self._shelves, self._state_in, self._wanted.compile())
+                return kept.scan(self._states, self._state_in, self._wanted.compile())
             return kept.last
 
     @property
     def files_read(self) -> int:
-        """How many files the last look opened: none, when nothing changed."""
+        """Number of files that the last refresh opened."""
         tools = self._tools.reads if self._tools is not None else 0
-        return tools + sum(shelf.reads for shelf in self._shelves)
+        return tools + sum(state.reads for state in self._states)
 
     def list_skills(self, *, hidden: bool = False) -> list[Skill]:
         """The offered skills; with `hidden` also those that are shadowed, untrusted or excluded."""
@@ -212,7 +212,7 @@ class Library:
         return [*snapshot.skills, *snapshot.hidden] if hidden else list(snapshot.skills)
 
     def get_skill(self, name: str) -> Skill | None:
-        """The offered skill of that name, or by its id or path."""
+        """The offered skill with that name, id or path."""
         snapshot = self.snapshot()
         found = snapshot.get(name)
         if found is None:
@@ -220,31 +220,37 @@ class Library:
         return found
 
     def every(self) -> list[Skill]:
-        """All that is known, offered or not: skills, and folders that have tools alone."""
+        """All skills, offered or not, including those with tools alone."""
         snapshot = self.snapshot()
         tools = [one.skill for one in self.tools().only()]
         return [*snapshot.skills, *snapshot.hidden, *tools]
 
     def unmatched(self, patterns: Iterable[str] | None = None) -> list[str]:
-        """Patterns that match no skill, offered or not; those of `include` when None."""
-        from satchel.library.snapshot import unmatched
+        """The patterns that match no skill, offered or not; those of `include` when None."""
+        from satchel.library.snapshot import unmatched_patterns
 
-        left = unmatched(self._wanted.include if patterns is None else patterns, self._heads())
-        return unmatched(left, (one.skill.head for one in self.tools().only())) if left else left
+        left = unmatched_patterns(
+            self._wanted.include if patterns is None else patterns, self._heads()
+        )
+        return (
+            unmatched_patterns(left, (one.skill.head for one in self.tools().only()))
+            if left
+            else left
+        )
 
     def strays(self) -> list[Problem]:
-        """Folders and Markdown files in the locations that look like skills and are none."""
-        from satchel.library.walk import find_strays
+        """Problems of folders and Markdown files that look like skills and are none."""
+        from satchel.library.scanner import find_strays
 
         self.snapshot()
-        return [problem for shelf in self._shelves for problem in find_strays(shelf)]
+        return [problem for state in self._states for problem in find_strays(state)]
 
-    def _heads(self) -> Iterator[Head]:
+    def _heads(self) -> Iterator[SkillHeader]:
         snapshot = self.snapshot()
         return (skill.head for skill in (*snapshot.skills, *snapshot.hidden))
 
-    def waiting(self) -> list[Skill]:
-        """Those that are not trusted yet."""
+    def untrusted_skills(self) -> list[Skill]:
+        """The skills that are not trusted yet."""
         if all(location.trusted is True for location in self.locations):
             return []
         return [
@@ -253,9 +259,9 @@ class Library:
             if skill.state == "untrusted" and not self.is_unpinned(skill)
         ]
 
-    def waiting_line(self) -> str:
-        """How many skills wait for trust and what to do, in one line; empty when none does."""
-        count = len(self.waiting())
+    def untrusted_notice(self) -> str:
+        """One line with the number of untrusted skills and the next step; empty when none."""
+        count = len(self.untrusted_skills())
         if count == 1:
             return Message(
                 "1 skill of this folder is not trusted yet: the user can run `satchel trust`",
@@ -270,15 +276,15 @@ class Library:
         )
 
     def modified(self, skills: Iterable[Skill]) -> list[Skill]:
-        """Those whose files are not what the lockfile has; only what it has is read."""
+        """The skills whose files differ from the lockfile; only locked files are read."""
         found: list[Skill] = []
         for skill in skills:
-            with suppress(LockBroken):  # among the problems
+            with suppress(LockBroken):  # reported as a problem
                 found += [skill] if self.seals.modified(skill) else []
         return found
 
     def is_unpinned(self, skill: Skill) -> bool:
-        """Whether an untrusted skill lies in a trusted folder, and only no lockfile pins it."""
+        """Whether a skill is untrusted only because no lockfile pins it."""
         if not self.trust.locked:
             return False
         location = next((one for one in self.locations if one.origin == skill.origin), None)
@@ -289,9 +295,9 @@ class Library:
         )
 
     def by_ref(self, ref: str) -> Skill | None:
-        """The very skill of a ref as of the last look, offered or not, one with tools alone too.
+        """The skill with that ref, offered or not, also with tools alone.
 
-        How many skills there are costs something at the first question after a change only.
+        Constant time, except for the first call after a change.
         """
         found = self.snapshot().by_ref(ref)
         if found is None:
@@ -300,7 +306,7 @@ class Library:
         return found
 
     def at_path(self, path: str) -> Skill | None:
-        """The skill of an absolute folder or of its own file, as `by_ref` finds it."""
+        """The skill in an absolute folder, or with that file, as `by_ref` finds it."""
         for location in self.locations:
             if location.supplier is not None or not is_inside(path, location.path):
                 continue
@@ -312,25 +318,25 @@ class Library:
         return None
 
     def named(self, name: str) -> list[Skill]:
-        """All skills of that name, the offered one first; as `by_ref` finds them."""
+        """All skills with that name, the offered one first, as `by_ref` finds them."""
         only = (one.skill for one in self.tools().only())
         return [*self.snapshot().named(name), *(one for one in only if one.head.name == name)]
 
     def find(self, reference: str) -> list[Skill]:
-        """Skills by name, id, ref or path, offered or not, those that have tools alone too."""
+        """Skills by name, id, ref or path, offered or not, also with tools alone."""
         found = self.snapshot().find(reference)
         found += [one.skill for one in self.tools().find(reference) if one.skill.is_tool]
         return found
 
     def load_content(self, name: str) -> str:
-        """The body of a skill, read now.
+        """Read the body of a skill.
 
         Raises:
             NotFound: there is no such skill.
-            SatchelError: it may not be used as it is (`Seals.check`).
+            SatchelError: it may not be used (`IntegrityChecker.check`).
         """
         waits = (one for one in self.find(name) if one.state in ("untrusted", "blocked"))
-        skill = self.get_skill(name) or next(waits, None)  # of which the check says why it waits
+        skill = self.get_skill(name) or next(waits, None)  # whose check raises the reason
         if skill is None:
             raise NotFound(
                 Message("There is no skill `{name}`", name=name),
@@ -339,12 +345,12 @@ class Library:
         return self.seals.read(skill).body
 
     @property
-    def seals(self) -> Seals:
-        """Decides whether a skill may be used as it is now."""
+    def seals(self) -> IntegrityChecker:
+        """Verifies that skills may be used."""
         if self._seals is None:
-            from satchel.library.seal import Seals
+            from satchel.library.integrity import IntegrityChecker
 
-            self._seals = Seals(
+            self._seals = IntegrityChecker(
                 self.locations,
                 self.trust,
                 self.trace,
@@ -353,53 +359,53 @@ class Library:
             )
         return self._seals
 
-    def served(self, path: str) -> tuple[Skill, str] | None:
+    def served_skill_at(self, path: str) -> tuple[Skill, str] | None:
         """The served skill in whose folder an absolute path lies, and the path below it.
 
-        Its state says whether it is offered. The file may not be there yet: see `bring`.
+        The skill need not be offered, and the file need not be fetched yet.
         """
-        for root in self._supplies:
-            # Also by its real name: the project may lie around the cache.
+        for root in [place.path for place in self.locations if place.supplier is not None]:
+            # Also by its real path: the cache may lie inside the project.
             for base in dict.fromkeys((root, os.path.realpath(root))):
                 if not is_inside(path, base):
                     continue
                 skill_id, _, below = path[len(base) :].strip(os.sep).partition(os.sep)
-                look = self.snapshot()
-                for skill in (*look.skills, *look.hidden):
+                snapshot = self.snapshot()
+                for skill in (*snapshot.skills, *snapshot.hidden):
                     if skill.origin.root == root and skill.head.id == skill_id:
                         return skill, below.replace(os.sep, "/")
         return None
 
-    def supply_of(self, skill: Skill) -> Supply | None:
-        """What supplies the files of a skill; None when they lie here."""
+    def supply_of(self, skill: Skill) -> ServedSkills | None:
+        """The source of a served skill's files; None for a local skill."""
         return self._supplies.get(skill.origin.root) if skill.origin.remote else None
 
-    def supply_at(self, path: str) -> Supply | None:
-        """What supplies the skills of the location with this path."""
+    def supply_at(self, path: str) -> ServedSkills | None:
+        """The served skills of the location with this path."""
         return self._supplies.get(path)
 
     def close(self) -> None:
-        """End connections to servers, and the watcher."""
+        """Close the connections to servers and the watcher."""
         for supply in self._supplies.values():
             supply.supplier.close()
-        watcher, self._watcher = self._watcher, None  # without the lock: a look may hang
+        watcher, self._watcher = self._watcher, None  # without the lock: a refresh may hang
         if watcher is not None:
             watcher.close()
 
-    def holders(self, real: str) -> Iterator[Skill]:
-        """The skills in whose folders a real path lies, offered or not: one in each location."""
+    def skills_containing(self, real: str) -> Iterator[Skill]:
+        """The skills that contain a real path, offered or not, at most one per location."""
         self.snapshot()
-        for shelf in self._shelves:
-            if not shelf.heads:
+        for state in self._states:
+            if not state.heads:
                 continue
-            location = shelf.location
-            roots = {os.path.realpath(location.path): "", **shelf.followed}
+            location = state.location
+            roots = {os.path.realpath(location.path): "", **state.followed}
             for root, via in roots.items():
                 if not is_inside(real, root):
                     continue
                 below = real[len(root) :].strip(os.sep).replace(os.sep, "/")
                 if location.single:
-                    head = shelf.heads.get("")
+                    head = state.heads.get("")
                     own = head is not None and (
                         below == head.file or below.split("/", 1)[0] in OWN_FOLDERS
                     )
@@ -407,18 +413,18 @@ class Library:
                         yield Skill(head, location.origin)
                     continue
                 skill_id = f"{via}/{below}".strip("/")
-                while skill_id and skill_id not in shelf.heads:
+                while skill_id and skill_id not in state.heads:
                     skill_id = skill_id.rpartition("/")[0]
                 if skill_id:
-                    yield Skill(shelf.heads[skill_id], location.origin)
+                    yield Skill(state.heads[skill_id], location.origin)
 
     def wants(self, folder: str) -> bool:
-        """Whether the filter lets a folder's name pass, whatever is in it."""
+        """Whether the filter accepts the name of a folder."""
         sieve = self._wanted.compile()
         return sieve is None or sieve.passes(*names_of(folder, self.locations))
 
     def watch(self) -> Watcher:
-        """Watch the locations, so that `refresh` costs nothing while nothing changes.
+        """Watch the locations, so that `refresh` is free while nothing changes.
 
         Raises:
             MissingExtra: the `watch` extra is not installed.
@@ -429,98 +435,105 @@ class Library:
             return self._watcher
 
     def new_watcher(self) -> Watcher:
-        """A watcher of one's own, which `refresh` does not use.
+        """Create a separate watcher that `refresh` does not use.
 
         Raises:
             MissingExtra: the `watch` extra is not installed.
         """
-        from satchel.library.watch import Watcher
+        from satchel.library.watcher import Watcher
 
         here = [place for place in self.locations if place.supplier is None]
         files = [os.path.join(place.path, "SKILL.md") for place in here if place.single]
         return Watcher([place.path for place in here if not place.single], files)
 
-    def _read(self) -> bool:
-        """The first look: from the index where it serves, else from the disk."""
+    def _scan(self) -> bool:
+        """The first scan: from the cache where it is valid, else from the disk."""
         self._index_problems = []
-        shelves: list[Shelf] = []
+        states: list[LocationState] = []
         for supply in self._supplies.values():
             supply.supplier.prepare()
         for location in self.locations:
-            shelf = None
+            state = None
             if location.supplier is not None:
-                shelf = Shelf(location, self._bounds)
-                shelf.begin()
-                self._supplies[location.path].fill(shelf)
-                shelves.append(shelf)
+                state = LocationState(location, self._bounds)
+                state.start_scan()
+                self._supplies[location.path].fill(state)
+                states.append(state)
                 continue
             if self._index is not None and not location.single:
-                shelf, damage = self._index.load(location, self._bounds)
+                state, damage = self._index.load(location, self._bounds)
                 if damage:
                     values = {"reason": damage}
                     self._index_problems.append(
                         Problem("index-damaged", location.path, values=values)
                     )
-            if shelf is None:
-                shelf = read_shelf(location, self._bounds)
-                self._save(shelf)
+            if state is None:
+                state = scan_location(location, self._bounds)
+                self._save(state)
             else:
-                revise_shelf(shelf)
-                if shelf.reads and _worth_saving(shelf):
-                    self._save(shelf)
-            shelves.append(shelf)
-        self._shelves = shelves  # all or none: an interrupted look is made again
+                rescan_location(state)
+                if state.reads and _worth_saving(state):
+                    self._save(state)
+            states.append(state)
+        self._states = states  # all at once: an interrupted scan is repeated
         return True
 
-    def _revise(self) -> bool:
+    def _rescan(self) -> bool:
         changed = False
-        for shelf in self._shelves:
-            if shelf.location.supplier is not None:
-                changed |= self._supplies[shelf.location.path].fill(shelf)
-            elif revise_shelf(shelf):
+        for state in self._states:
+            if state.location.supplier is not None:
+                changed |= self._supplies[state.location.path].fill(state)
+            elif rescan_location(state):
                 changed = True
-                if _worth_saving(shelf):
-                    self._save(shelf)
+                if _worth_saving(state):
+                    self._save(state)
         return changed
 
-    def _save(self, shelf: Shelf) -> None:
-        if self._index is None or shelf.location.single or len(shelf.heads) < WORTH_IT:
+    def _save(self, state: LocationState) -> None:
+        if self._index is None or state.location.single or not state.heads:
             return
-        reason = self._index.save(shelf)
+        reason = self._index.save(state)
         if reason:
             self._index_problems.append(
-                Problem("index-unsaved", shelf.location.path, values={"reason": reason})
+                Problem("index-unsaved", state.location.path, values={"reason": reason})
             )
             self._index = None
 
     def _assemble(self) -> Snapshot:
-        """Decide for every skill whether it is offered."""
         by_name: dict[str, Skill] = {}
-        rest: list[tuple[Head, Origin, State]] = []
-        lost: list[tuple[Head, Origin, str]] = []
-        problems: list[Problem] = [*self._given, *self._index_problems, *self._lock_problems()]
+        rest: list[tuple[SkillHeader, SkillOrigin, State]] = []
+        lost: list[tuple[SkillHeader, SkillOrigin, str]] = []
+        problems: list[Problem] = [
+            *self._initial_problems,
+            *self._index_problems,
+            *self._lock_problems(),
+        ]
         sieve = self._wanted.compile()
-        outdone: list[Skill] = []
-        repeated = find_repeated(self._shelves, lambda at: self._shelves[at].heads)
-        for at, shelf in enumerate(self._shelves):
-            location = shelf.location
+        impostors: list[Skill] = []
+        repeated = find_repeated(self._states, lambda at: self._states[at].heads)
+        for at, state in enumerate(self._states):
+            location = state.location
             origin = location.origin
-            judge = self._trust_in(shelf)
-            here: dict[str, Head] = {}
-            heads = shelf.heads if location.supplier is None else self._unrivalled(shelf, outdone)
-            for skill_id in sorted(without(heads, repeated.get(at))):
+            trust = self._location_trust(state)
+            here: dict[str, SkillHeader] = {}
+            heads = (
+                state.heads
+                if location.supplier is None
+                else self._without_impostors(state, impostors)
+            )
+            for skill_id in sorted(without_ids(heads, repeated.get(at))):
                 head = heads[skill_id]
                 if sieve is not None and not sieve.keeps(head):
                     rest.append((head, origin, "excluded"))
                     continue
-                state = self._state(judge, head, origin)
-                if state != "active":
-                    rest.append((head, origin, state))
+                skill_state = self._state(trust, head, origin)
+                if skill_state != "active":
+                    rest.append((head, origin, skill_state))
                     continue
                 earlier = here.get(head.name)
                 if earlier is not None:
-                    # Twice in one location: the last one wins, and both are named.
-                    problems.append(_twice(origin, earlier, head))
+                    # Twice in one location: the last one wins, and both are reported.
+                    problems.append(_duplicate_problem(origin, earlier, head))
                     if by_name[head.name].head is earlier:
                         del by_name[head.name]
                     lost.append((earlier, origin, head.name))
@@ -529,54 +542,55 @@ class Library:
                     lost.append((head, origin, head.name))
                 else:
                     by_name[head.name] = _new(Skill, (head, origin, "active", ""))
-            for item in shelf.broken.values():
+            for item in state.broken.values():
                 problems += item.problems
-            for notes in shelf.notes.values():
+            for notes in state.notes.values():
                 problems += notes
         hidden = [Skill(head, origin, state) for head, origin, state in rest]
-        hidden += outdone
+        hidden += impostors
         for head, origin, name in lost:
             winner = by_name[name]
             hidden.append(Skill(head, origin, "shadowed", winner.ref))
         skills = tuple(by_name.values())
         return Snapshot(skills, by_name, tuple(hidden), tuple(problems))
 
-    def _unrivalled(self, served: Shelf, outdone: list[Skill]) -> Mapping[str, Head]:
-        """The skills of a server whose names no local skill has, offered or not.
+    def _without_impostors(
+        self, served: LocationState, impostors: list[Skill]
+    ) -> Mapping[str, SkillHeader]:
+        """The skills of a server whose names resemble no local skill, offered or not.
 
-        No server may pose as one, whatever the order of the locations and however the name is
-        spelt. Servers among themselves go by that order, as all do.
+        No server may impersonate a local skill, whatever the order of locations. Among servers the
+        order decides.
         """
-        from satchel.library.supply import likeness
+        from satchel.library.served_skills import confusable_key
 
         if not served.heads:
             return served.heads
         names: dict[str, str] = {}
-        for shelf in self._shelves:
-            if shelf.location.supplier is None:
-                origin = shelf.location.origin
-                for head in shelf.heads.values():
-                    names.setdefault(likeness(head.name), Skill(head, origin).ref)
-        free: dict[str, Head] = {}
+        for state in self._states:
+            if state.location.supplier is None:
+                origin = state.location.origin
+                for head in state.heads.values():
+                    names.setdefault(confusable_key(head.name), Skill(head, origin).ref)
+        free: dict[str, SkillHeader] = {}
         for skill_id, head in served.heads.items():
-            ref = names.get(likeness(head.name))
+            ref = names.get(confusable_key(head.name))
             if ref is None:
                 free[skill_id] = head
             else:
-                outdone.append(Skill(head, served.location.origin, "shadowed", ref))
+                impostors.append(Skill(head, served.location.origin, "shadowed", ref))
         return free
 
-    def _trust_in(self, shelf: Shelf) -> LocationTrust:
-        """How the skills of a location stand."""
-        return self.trust.of_location(
-            shelf.location.path,
-            shelf.followed,
-            own=shelf.location.trusted,
-            project=shelf.location.boundary,
+    def _location_trust(self, state: LocationState) -> LocationTrust:
+        return self.trust.location_trust(
+            state.location.path,
+            state.followed,
+            own=state.location.trusted,
+            project=state.location.boundary,
         )
 
-    def _usable_again(self, blocked: Mapping[str, str]) -> bool:
-        """Whether a skill that was not pinned, or blocked, at the last look is no more.
+    def _became_usable(self, blocked: Mapping[str, str]) -> bool:
+        """Whether a skill that was unpinned or blocked at the last refresh has become usable.
 
         Args:
             blocked: Real path of a skill's folder -> the digest of the blocked content.
@@ -592,15 +606,14 @@ class Library:
                     return True
         return False
 
-    def _state_in(self, shelf: Shelf) -> Callable[[Head], State]:
-        judge = self._trust_in(shelf)
-        return lambda head: self._state(judge, head, shelf.location.origin)
+    def _state_in(self, state: LocationState) -> Callable[[SkillHeader], State]:
+        trust = self._location_trust(state)
+        return lambda head: self._state(trust, head, state.location.origin)
 
-    def _state(self, judge: LocationTrust, head: Head, origin: Origin) -> State:
-        """Whether one skill is offered, as far as trust and the scan decide it."""
-        if not judge.trusts(head.id):
+    def _state(self, trust: LocationTrust, head: SkillHeader, origin: SkillOrigin) -> State:
+        if not trust.trusts(head.id):
             return "untrusted"
-        blocked = judge.blocked(head.id)
+        blocked = trust.blocked(head.id)
         if blocked and self.seals.blocks(Skill(head, origin), blocked):
             return "blocked"
         if self.trust.locked and not self.seals.pins(Skill(head, origin)):
@@ -608,10 +621,9 @@ class Library:
         return "active"
 
     def _lock_stamps(self) -> dict[str, tuple[int, ...]]:
-        """What tells that a lockfile changed; only places that hold something are asked."""
         stamps: dict[str, tuple[int, ...]] = {}
-        for shelf in self._shelves:
-            lock = shelf.location.lock if shelf.heads else ""
+        for state in self._states:
+            lock = state.location.lock if state.heads else ""
             if lock and lock not in stamps:
                 try:
                     info = os.stat(lock)
@@ -621,7 +633,7 @@ class Library:
         return stamps
 
     def _lock_problems(self) -> list[Problem]:
-        """Lockfiles that are damaged. One that was sound at the last start is not read again."""
+        """Damaged lockfiles. One that was valid and did not change is not read again."""
         index = self._index
         found: list[Problem] = []
         for path, stamp in self._locks.items():
@@ -629,21 +641,20 @@ class Library:
                 problem = self.seals.lock_problem(path)
                 if problem is not None:
                     found.append(problem)
-                elif index is not None and stamp[0] <= self._shelves[0].settled:
+                elif index is not None and stamp[0] <= self._states[0].settled:
                     index.note_lock(path, stamp)
         return found
 
-    def _tell(self, before: Snapshot | None, after: Snapshot) -> None:
-        """Record what the look found."""
-        self._tell_changes(before, after)
-        self._tell_oddities(after)
+    def _report(self, before: Snapshot | None, after: Snapshot) -> None:
+        self._trace_changes(before, after)
+        self._trace_problems(after)
         if self.notify is not None:
             self.notify(after)
 
-    def _tell_changes(self, before: Snapshot | None, after: Snapshot) -> None:
+    def _trace_changes(self, before: Snapshot | None, after: Snapshot) -> None:
         old = {skill.ref: skill.head for skill in before.skills} if before is not None else {}
         fresh = [skill for skill in after.skills if skill.ref not in old] if old else after.skills
-        if len(fresh) <= _EACH:
+        if len(fresh) <= _MAX_EVENTS_PER_SCAN:
             for skill in fresh:
                 self.trace.record("discovered", (skill.name,), ref=skill.ref)
         else:
@@ -657,43 +668,43 @@ class Library:
                 elif skill.head is not head:
                     self.trace.record("changed", (head.name,), ref=ref)
 
-    def _tell_oddities(self, after: Snapshot) -> None:
+    def _trace_problems(self, after: Snapshot) -> None:
         odd = [skill for skill in after.skills if skill.head.problems]
-        for skill in odd[:_EACH]:
+        for skill in odd[:_MAX_EVENTS_PER_SCAN]:
             for problem in skill.head.problems:
                 if problem.severity == "warning":
                     self.trace.record("repaired", (skill.name,), ref=skill.ref, code=problem.code)
-        for skill in after.hidden[:_EACH]:
+        for skill in after.hidden[:_MAX_EVENTS_PER_SCAN]:
             if skill.state == "shadowed":
                 self.trace.record("shadowed", (skill.name,), ref=skill.ref, by=skill.winner)
             elif skill.state in ("untrusted", "blocked"):
                 self.trace.record(skill.state, (skill.name,), ref=skill.ref)
-        for problem in after.problems[:_EACH]:
+        for problem in after.problems[:_MAX_EVENTS_PER_SCAN]:
             self.trace.record("broken", (), path=problem.path, code=problem.code)
 
 
 def names_of(folder: str, locations: Iterable[Location]) -> tuple[str, ...]:
-    """The last part of a folder's path, and its ids in the locations that hold it."""
+    """The name of a folder, and its ids in the locations that contain it."""
     found = [os.path.relpath(folder, one.path) for one in locations if is_inside(folder, one.path)]
     return os.path.basename(folder), *(one.replace(os.sep, "/") for one in found)
 
 
-def _supplies(served: Sequence[Location]) -> dict[str, Supply]:
-    from satchel.library.supply import Supply
+def _supplies(served: Sequence[Location]) -> dict[str, ServedSkills]:
+    from satchel.library.served_skills import ServedSkills
 
     return {
-        place.path: Supply(place, os.path.join(os.path.dirname(place.path), "contents"))
+        place.path: ServedSkills(place, os.path.join(os.path.dirname(place.path), "contents"))
         for place in served
     }
 
 
-def _worth_saving(shelf: Shelf) -> bool:
-    """Writing a large index takes longer than reading a few files again at the next start."""
-    size = len(shelf.heads)
-    return size < _SMALL or shelf.reads > size // 50
+def _worth_saving(state: LocationState) -> bool:
+    """Whether writing the cache is cheaper than reading the changed files at the next start."""
+    size = len(state.heads)
+    return size < _MAX_SKILLS_SAVED_ALWAYS or state.reads > size // 50
 
 
-def _twice(origin: Origin, first: Head, last: Head) -> Problem:
+def _duplicate_problem(origin: SkillOrigin, first: SkillHeader, last: SkillHeader) -> Problem:
     values = {
         "name": last.name,
         "first": f"{origin.label}/{first.id}",

@@ -1,10 +1,10 @@
-"""Where skills are looked for, in which order, and who supplies those that do not lie here.
+"""Locations of skills, their order, and the protocol of suppliers of served skills.
 
-The first location wins when two hold the same name: the project's, then the user's, then Satchel's
+The first location wins when two have the same name: the project's, then the user's, then Satchel's
 built-in skills. `default_locations` is the whole table; `docs/concepts/locations.md` shows it.
 
-A location is the project's when its path lies inside the project, with or without links resolved:
-then it has a `boundary`, and a link at it that leads out of the project is not followed.
+A location whose path lies inside the project, with or without links resolved, has a `boundary`: if
+it is a link that leads out of the project, it is not followed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from satchel._fs import is_inside
-from satchel._language import Message
 from satchel.errors import Refused
+from satchel.i18n import Message
 from satchel.settings import SERVER
-from satchel.skill.model import Origin
+from satchel.skill.model import SkillOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,98 +25,98 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill, Source
     from satchel.skill.problems import Problem
 
-OWN = "SKILL.md"
-"""The file that every served skill has."""
+SKILL_FILE = "SKILL.md"
+"""The main file of a served skill."""
 
 
 class ServedFile(NamedTuple):
-    """One file of a served skill, as it was listed."""
+    """One file of a served skill, as listed."""
 
     path: str
     """Below the skill's folder, with `/`."""
     uri: str
     digest: str
-    """64 hexadecimal digits of SHA-256."""
+    """Hexadecimal SHA-256."""
     size: int
 
 
-class Served(NamedTuple):
-    """One skill as it was listed."""
+class ServedSkill(NamedTuple):
+    """One served skill, as listed."""
 
     id: str
-    """Its folder below the location: one name, so that no skill lies within another."""
+    """Its folder below the location: one path component, so that skills are not nested."""
     name: str
-    """What it is offered as: its own name, unless the same list has another of that name."""
+    """Its own name, unless the list has several of that name."""
     uri: str
-    """Of its SKILL.md."""
+    """Address of its SKILL.md."""
     frontmatter: dict[str, Any]
     files: dict[str, ServedFile]
-    mark: str
-    """Changes with every digest, size, address and field. An accepted risk is bound to it."""
+    digest: str
+    """Digest over all digests, sizes, addresses and fields. Accepted risks refer to it."""
 
 
-class Listing(NamedTuple):
-    """What a supplier has; the very same object as long as nothing changes."""
+class ServedListing(NamedTuple):
+    """The skills of a supplier; the same object while nothing changes."""
 
-    served: Mapping[str, Served]
+    served: Mapping[str, ServedSkill]
     """By id."""
     problems: tuple[Problem, ...] = ()
-    """What was refused, and whether the list is an old one."""
+    """Refused entries, and whether the list is outdated."""
 
 
 class Supplier(Protocol):
-    """Who lists skills and hands over their files."""
+    """A source that lists skills and returns their files."""
 
     @property
     def label(self) -> str:
-        """What the user calls it; never what it calls itself."""
+        """The user's name for it, never its own."""
         ...
 
     def prepare(self) -> None:
-        """Begin what the first `listing` would wait for: several suppliers take no longer so."""
+        """Request the list without waiting, so that suppliers are asked in parallel."""
         ...
 
-    def listing(self) -> Listing:
-        """What there is. The first call may wait a moment, and none waits long."""
+    def listing(self) -> ServedListing:
+        """Return the current list. The first call may wait for a short time."""
         ...
 
-    def fetch(self, served: Served, file: ServedFile) -> bytes:
-        """A file's bytes, whatever they are: the caller compares them.
+    def fetch(self, served: ServedSkill, file: ServedFile) -> bytes:
+        """Return the bytes of a file; the caller verifies them.
 
         Raises:
-            SatchelError: it cannot be had.
+            SatchelError: it cannot be fetched.
         """
         ...
 
-    def suspect(self) -> None:
-        """A file was not as listed: the list may be old, and is asked for again."""
+    def mark_stale(self) -> None:
+        """Request the list again: a file was not as listed."""
         ...
 
     def close(self) -> None:
-        """End what it keeps running."""
+        """Close its connections."""
         ...
 
 
-def mark_of(uri: str, frontmatter: Mapping[str, Any], files: Mapping[str, ServedFile]) -> str:
-    """One digest over all that was listed of a skill."""
+def served_digest(uri: str, frontmatter: Mapping[str, Any], files: Mapping[str, ServedFile]) -> str:
+    """The digest over everything that is listed for a skill."""
     import json
     from hashlib import sha256
 
-    from satchel.skill.tree import digest_of
+    from satchel.skill.file_tree import digest_of
 
     rows = {path: f"sha256:{file.digest} {file.size} {file.uri}" for path, file in files.items()}
-    # No path has a NUL in it, so these two rows are nobody's file.
+    # Paths contain no NUL, so these two rows cannot collide with a file.
     rows["\0uri"] = uri
     text = json.dumps(frontmatter, sort_keys=True, default=str)
     rows["\0frontmatter"] = sha256(text.encode()).hexdigest()
     return digest_of(rows)
 
 
-def folder_of(skill: Skill) -> str:
-    """The folder of a skill that lies here, whole.
+def local_folder(skill: Skill) -> str:
+    """The folder of a local skill.
 
     Raises:
-        Refused: it lies on a server, and what is here is no more than what was read of it.
+        Refused: it is a served skill, of which only cached files are local.
     """
     if skill.origin.remote:
         raise Refused(
@@ -150,61 +150,61 @@ _ECOSYSTEM_HOME = (
     ".config/goose/skills",
 )
 OTHER_AGENTS = frozenset((*_ECOSYSTEM, *(f"~/{item}" for item in _ECOSYSTEM_HOME)))
-"""Labels of the locations that belong to other agents."""
+"""Labels of the locations of other agents."""
 _BESIDE = ("sys.skills", ".skills")
-"""Folders that lie beside a `skills`, whose lockfile it is."""
+"""Folders beside a `skills` folder, to which the lockfile belongs."""
 
 
 class Location(NamedTuple):
-    """One folder, or one server, with skills."""
+    """A folder or server with skills."""
 
     path: str
     """Absolute folder."""
     source: Source = "extra"
     label: str = ""
-    """How people name it; the path when empty."""
+    """Display name; the path when empty."""
     trusted: bool | None = True
-    """True: offered. False: not offered. None: only what lies in a trusted folder."""
+    """True: offered. False: not offered. None: offered if the folder is trusted."""
     single: bool = False
     """The folder itself is one skill (`./SKILL.md`); nothing below it is searched."""
     boundary: str = ""
-    """The project it belongs to. Its own link may not lead out of it; links below it may once it is
-    trusted."""
+    """The project it belongs to. A link at `path` may not lead out of it; links below may, once it
+    is trusted."""
     writable: bool = True
     supplier: Supplier | None = None
-    """Who supplies its skills; `path` is only where their files are kept then."""
+    """Supplier of its skills; `path` is then only the base of their paths."""
 
     @property
     def name(self) -> str:
-        """The label, or the path."""
+        """Label or path."""
         return self.label or self.path
 
     @property
     def lock(self) -> str:
-        """The lockfile that belongs to it, if there is one; nothing where there cannot be."""
+        """Path of its lockfile; empty when it cannot have one."""
         if self.supplier is not None:
             return ""
         folder, name = os.path.split(self.path)
         return "" if self.single or name in _BESIDE else os.path.join(folder, "satchel.lock")
 
     @property
-    def origin(self) -> Origin:
-        """What each of its skills carries."""
+    def origin(self) -> SkillOrigin:
+        """The origin of its skills."""
         remote = f"mcp {self.supplier.label}" if self.supplier is not None else ""
-        return Origin(self.path, self.source, self.name, self.writable, remote)
+        return SkillOrigin(self.path, self.source, self.name, self.writable, remote)
 
 
 def builtin_folder() -> str:
-    """Where the skills that ship with Satchel lie."""
+    """The folder of the skills that ship with Satchel."""
     return os.path.join(
         os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "system_skills"
     )
 
 
 def default_locations(settings: Settings) -> list[Location]:
-    """The location table for a project. One folder is read once, however many names it has.
+    """The locations of a project, each folder once even if several paths lead to it.
 
-    A folder that is the user's own stays so, whatever links a project has to it.
+    A folder of the user's own stays trusted when a project links to it.
     """
     table = [(location, os.path.realpath(location.path)) for location in _table(settings)]
     project = os.path.realpath(settings.project)
@@ -223,15 +223,15 @@ def default_locations(settings: Settings) -> list[Location]:
 
 
 def user_folder(settings: Settings) -> str:
-    """Where `init`, `add` and `import` put skills."""
+    """The folder that `init`, `add` and `import` write to."""
     return os.path.join(settings.project, ".agents", "skills")
 
 
 def global_folder() -> str:
-    """Where the user's skills for all projects are; nothing when nobody's home is known."""
+    """The folder of the user's skills for all projects; empty without a home folder."""
     home = os.path.expanduser("~")
     if not os.path.isabs(home):
-        return ""  # nobody's home: it would be a folder of the project
+        return ""  # a relative path would be a folder of the project
     config = os.environ.get("XDG_CONFIG_HOME") or ""
     if not os.path.isabs(config):
         config = os.path.join(home, ".config")
@@ -243,12 +243,12 @@ def _table(settings: Settings) -> Iterator[Location]:
     yield from _of_project(settings)
     for item in settings.locations:
         if item.startswith(SERVER):
-            continue  # added by `satchel.remote`
+            continue  # added by `satchel.library.remote`
         path = os.path.abspath(os.path.join(settings.project, os.path.expanduser(item)))
         inside = is_inside(path, settings.project) or is_inside(
             os.path.realpath(path), os.path.realpath(settings.project)
         )
-        trusted = policy(settings) if inside else True
+        trusted = project_trust(settings) if inside else True
         yield Location(path, "extra", item, trusted, boundary=settings.project if inside else "")
     own = global_folder()
     if own:
@@ -262,7 +262,7 @@ def _table(settings: Settings) -> Iterator[Location]:
 
 
 def _of_project(settings: Settings) -> Iterator[Location]:
-    project, trusted = settings.project, policy(settings)
+    project, trusted = settings.project, project_trust(settings)
     rows: list[tuple[str, Source]] = [
         (".agents/sys.skills", "system"),
         (".agents/skills", "user"),
@@ -284,6 +284,6 @@ def _of_project(settings: Settings) -> Iterator[Location]:
         )
 
 
-def policy(settings: Settings) -> bool | None:
+def project_trust(settings: Settings) -> bool | None:
     """Whether the skills of a project's own folders are offered, by the setting `trust`."""
     return None if settings.asks else True

@@ -1,8 +1,8 @@
-"""The lockfile: what was installed, from where, and what it looked like.
+"""The lockfile: installed skills, their sources and the digests of their files.
 
-One file beside each folder that `satchel import` writes to. It is made for people who review a
-change: one line a fact, sorted, so that two branches that add different skills merge. Every entry
-carries a check sum, and the file has one way to be written, so a single changed byte is noticed.
+There is one beside each folder that `satchel import` writes to. It is made for review: one fact per
+line, sorted, so that branches that add different skills merge. Every entry has a checksum and the
+file has one canonical form, so any changed byte is detected.
 """
 
 from __future__ import annotations
@@ -10,94 +10,91 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._fs import locked, read_small
-from satchel._language import Message, listed, say
+from satchel._fs import locked, read_plain
 from satchel.errors import InvalidInput, LockBroken
-from satchel.library.trust import RECORD, is_sealed
+from satchel.i18n import Message, listed, say
+from satchel.skill.file_tree import digest_of
 from satchel.skill.problems import Problem
-from satchel.skill.tree import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-NAME = "satchel.lock"
+LOCK_FILE = "satchel.lock"
 VERSION = 1
-_MAX_FILE = 64 << 20
-_MAX_NAME = 255  # bytes of one file name, on every common file system
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_MAX_LOCK_BYTES = 64 << 20
+_MAX_NAME_BYTES = 255  # of one file name, on every common file system
 
 
-class Place(NamedTuple):
-    """Where a skill came from."""
+class LockedSource(NamedTuple):
+    """The source of an installed skill."""
 
     kind: str
-    """`new`, `folder`, `archive`, `git`; `upload` came through a browser and cannot be fetched
-    again; a hub's client adds its own."""
+    """`new`, `folder`, `archive`, `git`, or `upload`, which cannot be fetched again; hub clients
+    add their own."""
     url: str = ""
-    """A path or address without any password; relative to the lockfile when it is near."""
+    """A path or address without password; relative to the lockfile where possible."""
     ref: str = ""
-    """The branch or tag that was asked for."""
+    """The requested branch or tag."""
     commit: str = ""
-    """What it meant then."""
+    """The commit it resolved to."""
     path: str = ""
     """The skill's folder within the source."""
 
 
-class Verdict(NamedTuple):
-    """What a scan said when the skill was installed."""
+class LockedVerdict(NamedTuple):
+    """The scan result at installation."""
 
     verdict: str = ""
-    """`blocked`, `review`, `no findings`, `incomplete`; empty when nothing was scanned."""
+    """`blocked`, `review`, `no findings`, `incomplete`; empty when not scanned."""
     rules: tuple[str, ...] = ()
-    """The rules that fired, without notes."""
+    """Rules with findings, without notes."""
     engine: str = ""
-    """Which rules were run, such as `satchel-1`."""
+    """Version of the rules, such as `satchel-1`."""
     accepted: str = ""
-    """When somebody installed it all the same: the day, and why."""
+    """Day and reason, when it was installed despite the verdict."""
 
 
-class Locked(NamedTuple):
+class LockEntry(NamedTuple):
     """One installed skill."""
 
     id: str
-    """Its folder."""
+    """Name of its folder."""
     name: str
-    place: Place
+    place: LockedSource
     licence: str
     tree: str
-    """Digest of what is installed."""
+    """Digest of the installed files."""
     files: dict[str, str]
-    """As `skill.tree.Seal.files`."""
-    scan: Verdict = Verdict()
+    """As `TreeDigest.files`."""
+    scan: LockedVerdict = LockedVerdict()
     upstream: str = ""
-    """Digest of what the source had, when the user's own edits make `tree` another."""
+    """Digest of the source's files, if `tree` includes edits of the user."""
     signer: str = ""
-    """Who signed it, when a signature was verified."""
+    """Signer of a verified signature."""
 
     @property
     def edited(self) -> bool:
-        """The user's own edits are part of what is locked."""
+        """Whether edits of the user are locked too."""
         return bool(self.upstream) and self.upstream != self.tree
 
 
-Lock = dict[str, Locked]
+Lock = dict[str, LockEntry]
 """Entries by id."""
 
 
 def lock_path(skills_folder: str) -> str:
-    """The lockfile that belongs to a folder with skills: beside it."""
-    return os.path.join(os.path.dirname(os.path.abspath(skills_folder)), NAME)
+    """Path of the lockfile beside a folder with skills."""
+    return os.path.join(os.path.dirname(os.path.abspath(skills_folder)), LOCK_FILE)
 
 
 def read_lock(path: str) -> Lock:
-    """Read a lockfile; there is none: nothing is locked.
+    """Read a lockfile; empty when it does not exist.
 
     Raises:
-        LockBroken: it is damaged. A damaged lock never says yes.
+        LockBroken: it is damaged.
     """
     try:
-        data = read_bytes(path)
+        data = read_plain(path, _MAX_LOCK_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as exc:
@@ -106,84 +103,70 @@ def read_lock(path: str) -> Lock:
     return parse_lock(data, path)
 
 
-def read_bytes(path: str) -> bytes:
-    """A lockfile's content. Of a stranger's project: no link to a key, no pipe to wait for.
+def interrupted_changes(locks: Iterable[str], marks: str) -> list[Problem]:
+    """Problems of changes that a killed command left unfinished beside these lockfiles.
 
-    Raises:
-        OSError: it cannot be read, is a link, is no regular file, or is too large.
-    """
-    if not _NOFOLLOW and os.path.islink(path):
-        raise OSError(f"`{path}` is a link")
-    descriptor = os.open(path, _OPEN | _NOFOLLOW)
-    try:
-        return read_small(descriptor, _MAX_FILE)
-    finally:
-        os.close(descriptor)
-
-
-def interrupted(locks: Iterable[str], marks: str) -> list[Problem]:
-    """Changes that a killed command left unfinished beside these lockfiles.
-
-    A journal whose writer still holds the lock of the work area is a change under way, not one
-    that was interrupted.
+    While the writer of a journal holds the lock of the work area, the change is in progress, not
+    interrupted.
     """
     found: list[Problem] = []
     for root in dict.fromkeys(os.path.dirname(lock) for lock in locks if lock):
         work = os.path.join(root, ".satchel")
         path = os.path.join(work, "journal.json")
-        names = pending(root, marks)
+        names = pending_changes(root, marks)
         if not names:
             continue
         try:
             with locked(os.path.join(work, "lock"), timeout=0, private=False):
-                names = pending(root, marks)
+                names = pending_changes(root, marks)
         except TimeoutError:
             continue
         except OSError:
-            pass  # nobody can write there now, and the journal says what is left
+            pass  # not writable: the journal is reported
         if names:
             listing = listed(f"`{name}`" for name in names)
             found.append(Problem("change-interrupted", path, values={"names": listing}))
     return found
 
 
-def pending(root: str, marks: str = "") -> dict[str, str]:
-    """What a transaction under way puts in place: id -> the digest it will have.
+def pending_changes(root: str, marks: str = "") -> dict[str, str]:
+    """The changes of a transaction in progress: id -> the new digest.
 
-    A reader takes no lock. A folder that is not what the lockfile says may be ahead of it: the
-    journal is on the disk before the first folder changes, and goes after the lockfile did.
+    Readers take no lock, so a folder may be ahead of the lockfile: the journal is written before
+    the first folder changes, and deleted after the lockfile has changed.
 
     Args:
-        root: What holds the skills' folder and the lockfile.
-        marks: The user's key: a journal that came with a project says nothing. Empty: not checked.
+        root: The folder of the skills' folder and the lockfile.
+        marks: Path of the user's key, to ignore a journal that came with a project; empty to skip
+            the check.
     """
     work = os.path.join(root, ".satchel")
     try:
-        descriptor = os.open(os.path.join(work, "journal.json"), _OPEN | _NOFOLLOW)
+        data = read_plain(os.path.join(work, "journal.json"), _MAX_LOCK_BYTES)
     except OSError:
         return {}
     import json
 
+    from satchel.library.ownership import RECORD_KIND, verify_record
+
     try:
-        table = json.loads(read_small(descriptor, _MAX_FILE))
-        if marks and not is_sealed(table, marks, work, RECORD):
+        table = json.loads(data)
+        if marks and not verify_record(table, marks, work, RECORD_KIND):
             return {}
         return {str(row["id"]): str(row["after"]) for row in table["changes"]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}  # damaged: it says nothing
-    finally:
-        os.close(descriptor)
+        return {}  # damaged
 
 
-def parse_lock(data: bytes, path: str = NAME) -> Lock:
-    """The entries of a lockfile's content.
+def parse_lock(data: bytes, path: str = LOCK_FILE) -> Lock:
+    """Parse the content of a lockfile.
 
     Raises:
-        LockBroken: it is damaged, or not as Satchel wrote it.
+        LockBroken: it is damaged or was edited.
     """
     import json
 
-    if len(data) > _MAX_FILE:
+    if len(data) > _MAX_LOCK_BYTES:
         raise _broken(path, "it is too large")
     try:
         table = json.loads(data.replace(b"\r\n", b"\n"))
@@ -203,16 +186,13 @@ def parse_lock(data: bytes, path: str = NAME) -> Lock:
     return lock
 
 
-def salvage(path: str) -> Lock:
-    """The sound entries of a lockfile that is damaged; none when nothing can be read.
-
-    The file need not be JSON as a whole: it may be cut short, or hold conflict markers.
-    """
+def recover_entries(path: str) -> Lock:
+    """The valid entries of a damaged lockfile, which may be truncated or have conflict markers."""
     import json
     import re
 
     try:
-        text = read_bytes(path).decode("utf-8", "replace")
+        text = read_plain(path, _MAX_LOCK_BYTES).decode("utf-8", "replace")
     except OSError:
         return {}
     sound: Lock = {}
@@ -221,31 +201,30 @@ def salvage(path: str) -> Lock:
         try:
             row, _ = decoder.raw_decode(text, found.end() - 1)
             entry = _entry(json.loads(f'"{found[1]}"'), row)
-            if row.get("check") == _check(entry) and not fault(entry):
+            if row.get("check") == _check(entry) and not entry_fault(entry):
                 sound[entry.id] = entry
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
     return sound
 
 
-def render_lock(lock: Mapping[str, Locked]) -> bytes:
-    """The one way to write a lock.
+def render_lock(lock: Mapping[str, LockEntry]) -> bytes:
+    """Write the canonical form of a lock.
 
     Raises:
-        InvalidInput: an entry cannot be in one; it would not be read again.
+        InvalidInput: an entry is invalid and could not be read again.
     """
     import json
 
     for entry in lock.values():
-        if reason := fault(entry):
+        if reason := entry_fault(entry):
             raise InvalidInput(reason, say("Rename it, then try again"))
     rows = {key: {**_row(lock[key]), "check": _check(lock[key])} for key in sorted(lock)}
     text = json.dumps({"version": VERSION, "skills": rows}, indent=1, ensure_ascii=True)
     return (text + "\n").encode()
 
 
-def _row(entry: Locked) -> dict[str, Any]:
-    """An entry as JSON, without what is empty."""
+def _row(entry: LockEntry) -> dict[str, Any]:
     place = {key: value for key, value in entry.place._asdict().items() if value}
     scan = {
         key: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
@@ -265,24 +244,24 @@ def _row(entry: Locked) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value or key in {"name", "tree", "files"}}
 
 
-def _entry(key: str, row: dict[str, Any]) -> Locked:
+def _entry(key: str, row: dict[str, Any]) -> LockEntry:
     scan = dict(row.get("scan", {}))
     scan["rules"] = tuple(map(str, scan.get("rules", ())))
-    return Locked(
+    return LockEntry(
         key,
         str(row["name"]),
-        Place(**{name: str(value) for name, value in row["source"].items()}),
+        LockedSource(**{name: str(value) for name, value in row["source"].items()}),
         str(row.get("licence", "")),
         str(row["tree"]),
         {str(path): str(mark) for path, mark in row["files"].items()},
-        Verdict(**scan),
+        LockedVerdict(**scan),
         str(row.get("upstream", "")),
         str(row.get("signer", "")),
     )
 
 
-def _check(entry: Locked) -> str:
-    """A short sum over everything an entry says, its id included."""
+def _check(entry: LockEntry) -> str:
+    """Checksum over an entry and its id."""
     import json
     from hashlib import sha256
 
@@ -290,41 +269,41 @@ def _check(entry: Locked) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def fault(entry: Locked) -> str:
-    """Why an entry cannot be in a lockfile; empty when it can.
+def entry_fault(entry: LockEntry) -> str:
+    """Why an entry is invalid; empty when it is valid.
 
-    A lockfile may come with an untrusted project, and names folders that are read.
+    A lockfile may come with an untrusted project, and its ids and paths are read from disk.
     """
     if not is_id(entry.id):
         return say("`{name}` cannot be the name of a skill's folder", name=ascii(entry.id)[1:-1])
     for path in entry.files:
-        if not _is_plain(path):
+        if not _is_safe_path(path):
             return say(
                 "`{name}` lists `{path}`, which cannot be a file of a skill",
                 name=entry.id,
                 path=ascii(path)[1:-1],
             )
-    if not matches(entry):
+    if not digest_matches(entry):
         return say("the digest of `{name}` is not that of its files", name=entry.id)
     return ""
 
 
-def matches(entry: Locked) -> bool:
-    """Whether an entry's own digest is the one of its files."""
+def digest_matches(entry: LockEntry) -> bool:
+    """Whether an entry's digest is that of its files."""
     try:
         return digest_of(entry.files) == entry.tree
-    except UnicodeEncodeError:  # half a character, which no file name has
+    except UnicodeEncodeError:  # a lone surrogate
         return False
 
 
 def check_id(skill_id: str) -> str:
     """Return an id that can be the name of a skill's folder.
 
-    Folders that are already there have all kinds of names, so this is wider than what a skill's
-    name should be: one visible folder name that every system can hold.
+    Existing folders have all kinds of names, so this accepts more than the recommended pattern: any
+    visible folder name that is valid on every system.
 
     Raises:
-        InvalidInput: it cannot.
+        InvalidInput: it cannot be one.
     """
     if not is_id(skill_id):
         raise InvalidInput(
@@ -336,14 +315,14 @@ def check_id(skill_id: str) -> str:
 
 def is_id(skill_id: str) -> bool:
     """Whether an id can be the name of a skill's folder."""
-    from satchel.skill.interpret import INVISIBLE
+    from satchel._unicode import INVISIBLE
 
     try:
         length = len(os.fsencode(skill_id))
     except UnicodeEncodeError:
         return False
     return (
-        0 < length <= _MAX_NAME
+        0 < length <= _MAX_NAME_BYTES
         and skill_id[0] not in ". "
         and skill_id[-1] not in ". "
         and not any(sign in "/\\:" or ord(sign) < 32 or ord(sign) == 127 for sign in skill_id)
@@ -351,8 +330,8 @@ def is_id(skill_id: str) -> bool:
     )
 
 
-def _is_plain(path: str) -> bool:
-    """Whether a path stays below the folder it is relative to, on every system."""
+def _is_safe_path(path: str) -> bool:
+    """Whether a relative path stays below its folder, on every system."""
     return (
         "\0" not in path and "\\" not in path and not {"", ".", ".."}.intersection(path.split("/"))
     )

@@ -1,4 +1,4 @@
-"""What a library holds at one moment, immutable and cheap to share; and filters of skills."""
+"""`Snapshot`, the immutable state of a library, and filters for skills."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from satchel.library.locations import Location
-    from satchel.skill.model import Head, Skill
+    from satchel.skill.document import SkillHeader
+    from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
 
 
@@ -24,13 +25,13 @@ class Filter(NamedTuple):
     exclude: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
 
-    def compile(self) -> Sieve | None:
-        """The filter made ready; None when it keeps everything."""
-        return Sieve(self) if any(self) else None
+    def compile(self) -> PreparedFilter | None:
+        """Compile the filter; None when it keeps everything."""
+        return PreparedFilter(self) if any(self) else None
 
 
-class Sieve:
-    """A filter made ready for many skills."""
+class PreparedFilter:
+    """A compiled filter."""
 
     def __init__(self, wanted: Filter) -> None:
         self._include = _pattern(wanted.include)
@@ -38,7 +39,7 @@ class Sieve:
         self._tags = frozenset(tag.casefold() for tag in wanted.tags)
 
     def passes(self, *names: str) -> bool:
-        """Whether something of these names that has no tags passes."""
+        """Whether something with these names and no tags passes."""
         return not self._tags and self._matches(names)
 
     def _matches(self, names: tuple[str, ...]) -> bool:
@@ -46,7 +47,7 @@ class Sieve:
             return False
         return not self._include or any(map(self._include, names))
 
-    def keeps(self, head: Head) -> bool:
+    def keeps(self, head: SkillHeader) -> bool:
         """Whether the skill passes."""
         if not self._matches((head.name, head.id)):
             return False
@@ -56,7 +57,7 @@ class Sieve:
         return True
 
 
-def unmatched(patterns: Iterable[str], heads: Iterable[Head]) -> list[str]:
+def unmatched_patterns(patterns: Iterable[str], heads: Iterable[SkillHeader]) -> list[str]:
     """The patterns that match neither name nor id of any skill."""
     left = {item: match for item in patterns if (match := _pattern((item,))) is not None}
     if left:
@@ -75,16 +76,16 @@ def _pattern(patterns: tuple[str, ...]) -> Callable[[str], object] | None:
     from unicodedata import normalize
 
     match = re.compile("|".join(fnmatch.translate(normalize("NFC", one)) for one in patterns)).match
-    # One name has two spellings where letters have accents.
+    # Accented letters have two encodings.
     return lambda text: match(text if text.isascii() else normalize("NFC", text))
 
 
 class Snapshot:
-    """The skills of a library, frozen.
+    """The skills of a library at one moment.
 
     `skills` are the offered ones, in the order of their locations and then of their ids. `hidden`
-    are known but not offered: shadowed, untrusted, blocked or excluded. `problems` says why files
-    are not skills and what else is odd.
+    are not offered: shadowed, untrusted, blocked or excluded. `problems` are of files that are no
+    skills, of locations and of settings.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Snapshot:
         self.withheld = tuple(
             skill.name for skill in skills if skill.head.extra and not skill.for_model
         )
-        """Offered to people only, by their authors' `disable-model-invocation`."""
+        """Names of skills with `disable-model-invocation`."""
         self._by_name = by_name
         self._digest = ""
         self._for_model: Sequence[Skill] | None = None
@@ -116,10 +117,7 @@ class Snapshot:
 
     @property
     def for_model(self) -> Sequence[Skill]:
-        """What a model may load: always the same object, since detectors keep what they made of it.
-
-        It is `skills` itself when nothing is withheld.
-        """
+        """The skills that a model may load; always the same object, as detectors cache by it."""
         if self._for_model is None:
             self._for_model = (
                 tuple(skill for skill in self.skills if skill.for_model)
@@ -129,13 +127,13 @@ class Snapshot:
         return self._for_model
 
     def get(self, name: str) -> Skill | None:
-        """The offered skill of that name, in constant time."""
+        """The offered skill with that name, in constant time."""
         return self._by_name.get(name)
 
     def by_ref(self, ref: str) -> Skill | None:
-        """The very skill of a ref, offered or not, in constant time after the first question."""
+        """The skill with that ref, offered or not; constant time after the first call."""
         if self._by_place is None:
-            # By label and id, which are there already: a text for each ref takes longer, and room.
+            # Keyed by label and id, which exist already: one text per ref costs time and memory.
             table: dict[str, dict[str, Skill]] = {}
             for skill in (*self.skills, *self.hidden):
                 here = table.get(skill.origin.label)
@@ -152,7 +150,7 @@ class Snapshot:
         return None
 
     def named(self, name: str) -> list[Skill]:
-        """All skills of that name, the offered one first."""
+        """All skills with that name, the offered one first."""
         if self._namesakes is None:
             table: dict[str, list[Skill]] = {}
             for skill in self.hidden:
@@ -167,7 +165,7 @@ class Snapshot:
         exact = self._by_name.get(reference)
         found = [exact] if exact is not None else []
         if self._by_id is None:
-            # Built once, on the first question that a name alone does not answer.
+            # Built on the first lookup.
             table: dict[str, list[Skill]] = {}
             for skill in (*self.skills, *self.hidden):
                 for key in {skill.id, skill.ref, skill.name, skill.base_dir, skill.path}:
@@ -184,7 +182,7 @@ class Snapshot:
 
     @property
     def digest(self) -> str:
-        """Changes exactly when what a model is told could change; the same in every process."""
+        """Digest over everything that the catalogue can show; the same in every process."""
         if not self._digest:
             from hashlib import blake2b
 
@@ -200,17 +198,17 @@ class Snapshot:
         return self._digest
 
 
-class Broken(NamedTuple):
+class BrokenSkill(NamedTuple):
     """A file or folder that should be a skill and is none."""
 
     name: str
-    """The folder's."""
+    """Name of the folder."""
     source: str
     problem: Problem
     """The first of its errors."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The form for `--json`: what is known of it, under the names a skill has."""
+        """The form for `--json`, with the keys of a skill."""
         return {
             "name": self.name,
             "description": "",
@@ -221,8 +219,8 @@ class Broken(NamedTuple):
         }
 
 
-def find_broken(problems: Sequence[Problem], locations: Iterable[Location]) -> list[Broken]:
-    """What is not listed because it cannot be read as a skill, in the order it was found."""
+def find_broken(problems: Sequence[Problem], locations: Iterable[Location]) -> list[BrokenSkill]:
+    """Files that cannot be read as skills, in the order they were found."""
     if not problems:
         return []
     errors: dict[str, Problem] = {}
@@ -233,10 +231,10 @@ def find_broken(problems: Sequence[Problem], locations: Iterable[Location]) -> l
             errors.setdefault(problem.path, problem)
     # The deepest folder wins: `.agents/skills` lies inside `.`.
     places = sorted(locations, key=lambda location: -len(location.path)) if errors else []
-    found: list[Broken] = []
+    found: list[BrokenSkill] = []
     for path, problem in errors.items():
         folder, file = os.path.split(path)
         name = os.path.basename(folder) if file.lower() in {"skill.md", "skill.yaml"} else file
         inside = [item.source for item in places if is_inside(path, item.path)]
-        found.append(Broken(name, inside[0] if inside else "", problem))
+        found.append(BrokenSkill(name, inside[0] if inside else "", problem))
     return found

@@ -1,13 +1,13 @@
-"""How the kernel itself bounds the memory of a program, where a folder of control groups is ours.
+"""Control groups: lets the kernel bound the memory of a program, where a delegated folder exists.
 
-Looking at resident pages from outside misses what is in no process's memory map: files in memory.
-A control group counts them. But such folders have one owner each (systemd, a container engine), and
-nobody may write into another's. So Satchel uses one only when told which: `Launcher(cgroup=…)`.
+Watching resident pages from outside misses files in memory; a control group counts them. Such
+folders have one owner each (systemd, a container engine), so one is used only when the launcher
+gets it: `Launcher(cgroup=…)`. Both versions of the interface are supported. Watching goes on as
+well.
 
-A minder makes a group and moves into it before there is anything to do; what it starts is in it
-from the beginning. Then the minder leaves: files in memory are in nobody's pages, so for want of
-memory the kernel might end whoever minds the program, and nobody could say what happened. Both
-versions of the interface are known. Watching goes on as well.
+A supervisor creates a group and enters it before there is work; what it starts is in it from the
+beginning. Then the supervisor leaves: otherwise the kernel might kill it for lack of memory, and
+the cause would be lost.
 
 Runs inside the launcher: standard library only.
 """
@@ -17,31 +17,31 @@ from __future__ import annotations
 import os
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # noqa: SIM114 - pyright understands no `or` here
-    from satchel.runners import _census
-elif __package__:  # a test looks at it
-    from satchel.runners import _census
+if TYPE_CHECKING:  # noqa: SIM114 - pyright supports no `or` here
+    from satchel.runners import _process_tree
+elif __package__:  # imported by a test
+    from satchel.runners import _process_tree
 else:
-    import _census
+    import _process_tree
 
 NAME = "satchel-"
-MINDERS = "satchel-minders"
-"""The group of minders whose programs run; it has no bound."""
-ROOM = 2
-"""The kernel's bound is this many times the limit: whoever watches should be first, since they know
-whose limit it was."""
+SUPERVISORS = "satchel-minders"
+"""The unbounded group of supervisors whose programs run."""
+MEMORY_RATIO = 2
+"""The kernel's bound as a multiple of the limit: the supervisor should act first, since it reports
+which limit was exceeded."""
 
 
-class Group:
-    """The control group of the programs of one minder."""
+class ControlGroup:
+    """The control group of the programs of one supervisor."""
 
     def __init__(self, folder: str) -> None:
         self.folder = f"{folder}/{NAME}{os.getpid()}"
-        self._outside = f"{folder}/{MINDERS}"
+        self._outside = f"{folder}/{SUPERVISORS}"
         self._limits = (0, 0)
         try:
             os.mkdir(self.folder)
-        except FileExistsError:  # of one that had this number before, and was killed
+        except FileExistsError:  # left by a killed process with the same number
             os.rmdir(self.folder)
             os.mkdir(self.folder)
         try:
@@ -52,64 +52,64 @@ class Group:
         self._second = os.path.exists(f"{self.folder}/memory.max")
 
     def enter(self) -> None:
-        """What this process starts from now on is in the group.
+        """Move this process into the group, and so everything it starts.
 
         Raises:
-            OSError: it is not.
+            OSError: it could not.
         """
-        _put(f"{self.folder}/cgroup.procs", os.getpid())
+        _write(f"{self.folder}/cgroup.procs", os.getpid())
 
     def leave(self) -> None:
-        """What was started stays there; where this process may not go out, it stays as well.
+        """Move this process, without its children, out of the group where possible.
 
-        The kernel takes some milliseconds for it, so it is done when nobody waits.
+        Called when no request waits: it takes the kernel some milliseconds.
         """
-        for _ in range(2):  # the last minder of another launcher takes the folder with it
+        for _ in range(2):  # the last supervisor of another launcher removes the folder
             try:
                 if not os.path.isdir(self._outside):
                     os.mkdir(self._outside)
-                _put(f"{self._outside}/cgroup.procs", os.getpid())
+                _write(f"{self._outside}/cgroup.procs", os.getpid())
                 return
             except OSError:
                 pass
 
     def limit(self, memory: int, processes: int) -> None:
-        """Bound what comes; 0 is no bound."""
+        """Bound the group; 0 is no bound."""
         if (memory, processes) == self._limits:
             return
         self._limits = (memory, processes)
-        memory *= ROOM
+        memory *= MEMORY_RATIO
         if self._second:
-            self._put("memory.max", memory or "max")
+            self._write("memory.max", memory or "max")
             self._try("memory.swap.max", 0)
-            # One more, since the minder is in it when it starts a program.
+            # One more, since the supervisor is in it when it starts a program.
             self._try("pids.max", processes + 1 if processes else "max")
         else:
-            # Memory and swap together may not be less than memory: the wider bound goes first.
+            # Memory and swap together may not be less than memory: raise the wider bound first.
             self._try("memory.memsw.limit_in_bytes", -1)
-            self._put("memory.limit_in_bytes", memory or -1)
+            self._write("memory.limit_in_bytes", memory or -1)
             self._try("memory.memsw.limit_in_bytes", memory or -1)
 
     def kills(self) -> int:
-        """How many processes the kernel has ended for want of memory."""
+        """How many processes the kernel has killed for lack of memory."""
         name = "memory.events" if self._second else "memory.oom_control"
-        for line in _census.read(f"{self.folder}/{name}").splitlines():
+        for line in _process_tree.read(f"{self.folder}/{name}").splitlines():
             if line.startswith(b"oom_kill "):
                 return int(line.split()[1])
         return 0
 
-    def _put(self, name: str, value: int | str) -> None:
-        _put(f"{self.folder}/{name}", value)
+    def _write(self, name: str, value: int | str) -> None:
+        _write(f"{self.folder}/{name}", value)
 
     def _try(self, name: str, value: int | str) -> None:
-        """Set what not every kernel has."""
+        """Write a file that not every kernel has."""
         try:  # noqa: SIM105  (contextlib would be copied by every fork)
-            self._put(name, value)
+            self._write(name, value)
         except OSError:
             pass
 
 
-def _put(path: str, value: int | str) -> None:
+def _write(path: str, value: int | str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, str(value).encode())
@@ -117,32 +117,29 @@ def _put(path: str, value: int | str) -> None:
         os.close(descriptor)
 
 
-def enter(folder: str) -> Group | None:
-    """Move this process into a group of its own; None where that is not possible."""
+def enter(folder: str) -> ControlGroup | None:
+    """Move this process into a group of its own; None where that is impossible."""
     if not folder:
         return None
     try:
-        return Group(folder)
+        return ControlGroup(folder)
     except OSError:
         return None
 
 
-def discard(folder: str, minders: set[int]) -> None:
-    """Remove the groups of minders that have ended from the disk and from the list.
-
-    One that a program is still in stays on the list.
-    """
-    for pid in tuple(minders):
-        if _is_gone(f"{folder}/{NAME}{pid}"):
-            minders.discard(pid)
+def discard(folder: str, supervisors: set[int]) -> None:
+    """Remove the groups of ended supervisors; a group that is still in use stays in the set."""
+    for pid in tuple(supervisors):
+        if _remove(f"{folder}/{NAME}{pid}"):
+            supervisors.discard(pid)
 
 
 def discard_all(folder: str) -> None:
-    """Remove the group of all minders, if none is in it."""
-    _is_gone(f"{folder}/{MINDERS}")
+    """Remove the group of all supervisors, if it is empty."""
+    _remove(f"{folder}/{SUPERVISORS}")
 
 
-def _is_gone(folder: str) -> bool:
+def _remove(folder: str) -> bool:
     try:
         os.rmdir(folder)
     except FileNotFoundError:

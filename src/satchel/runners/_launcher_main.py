@@ -1,15 +1,15 @@
-"""How programs are started: the launcher, a small process of its own with a single thread.
+"""The launcher: a small single-threaded process that starts programs.
 
-The host starts it as `python -I -S _launcher_main.py SOCKET HOST CGROUP` and asks over a socket
-that keeps messages apart. The launcher itself never reads from it: it keeps a few forks of itself
-ready, the minders (`_minder`). One that is free takes the next message, starts the program
-(`_child`) and looks after it to the end. So nothing has to be forked between a request and its
-program, and a bad request is the trouble of one minder only.
+The host starts it as `python -I -S _launcher_main.py SOCKET HOST CGROUP` and sends requests over a
+SEQPACKET socket. The launcher itself never reads from it: it keeps a few forks of itself ready, the
+supervisors (`_supervisor`). An idle one receives the next message, starts the program
+(`_launcher_child`) and watches it until it ends. So nothing has to be forked between a request and
+its program, and a bad request affects one supervisor only.
 
-Why not start programs from the host itself: forking a large process with many threads is slow,
+Programs are not started from the host itself: forking a large process with many threads is slow,
 running Python between fork and exec is unsafe there, and a host that is killed cannot clean up.
 
-Standard library only, few modules: what is imported here is copied by every fork.
+Standard library only, few modules: every fork copies what is imported here.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # noqa: SIM114 - pyright understands no `or` here
-    from satchel.runners import _census, _cgroup, _minder
-elif __package__:  # a test looks at it
-    from satchel.runners import _census, _cgroup, _minder
+if TYPE_CHECKING:  # noqa: SIM114 - pyright supports no `or` here
+    from satchel.runners import _cgroup, _process_tree, _supervisor
+elif __package__:  # imported by a test
+    from satchel.runners import _cgroup, _process_tree, _supervisor
 else:
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # which -I keeps off the path
-    import _census
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # not on the path with -I
     import _cgroup
-    import _minder
+    import _process_tree
+    import _supervisor
 
-READY, ENOUGH = _minder.PLENTY, 2
-"""Minders kept in stock; with fewer than enough of them there is no waiting for a good moment."""
-LATER = 0.05
-"""Seconds before the stock is filled up while there are enough: most come back by themselves."""
-IDLE = 3
-"""Seconds after which a minder that waits asks itself whether it is still needed."""
-PATIENCE = 5.0
-"""Seconds to wait, when the host is gone, for minders whose groups must be removed."""
-NOTICE = 5
-"""Bytes of what a minder says: its number, and `F` for free or a letter of its request."""
+MAX_IDLE, MIN_IDLE = _supervisor.MAX_IDLE_COUNT, 2
+"""Supervisors kept ready; below the minimum they are forked without waiting for a quiet moment."""
+REFILL_DELAY_S = 0.05
+"""Before more are forked: most supervisors become idle again."""
+IDLE_CHECK_S = 3
+"""Interval at which an idle supervisor checks whether it is still needed."""
+CLEANUP_TIMEOUT_S = 5.0
+"""For supervisors whose groups must be removed when the host is gone."""
+NOTICE_BYTES = 5
+"""Of a supervisor's notice: its pid, and `F` for idle or the letter of its request."""
 
 
 def main() -> None:
-    """Keep minders ready until the host is gone."""
+    """Keep supervisors ready until the host is gone."""
     requests = _socket.socket(fileno=int(sys.argv[1]))
     host, cgroup = int(sys.argv[2]), sys.argv[3]
     os.set_inheritable(requests.fileno(), False)  # noqa: FBT003
     requests.setsockopt(
-        _socket.SOL_SOCKET, _socket.SO_RCVTIMEO, IDLE.to_bytes(8, sys.byteorder) + bytes(8)
+        _socket.SOL_SOCKET, _socket.SO_RCVTIMEO, IDLE_CHECK_S.to_bytes(8, sys.byteorder) + bytes(8)
     )
     watch, own = os.pidfd_open(host), os.pidfd_open(os.getpid())
     if os.getppid() != host:
-        return  # it died before it could ask
+        return  # it died before `watch` was open
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each program gets its own
-    _minder.hide()
-    _minder.adopt()  # a minder that is killed leaves its program to this process
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # programs get their own limit
+    _supervisor.protect_memory()
+    _supervisor.become_subreaper()  # inherits the program of a killed supervisor
     wake, woken = os.pipe()
     notices, notice = os.pipe()
     for end in (wake, woken, notices):
@@ -70,90 +70,82 @@ def main() -> None:
     poll = select.poll()
     for descriptor in (wake, notices, watch):
         poll.register(descriptor, select.POLLIN)
-    poll.register(requests.fileno(), 0)  # only its end is of interest
-    _minder.rehearse()
+    poll.register(requests.fileno(), 0)  # only for its hang-up
+    _supervisor.warm_up()
     gc.collect()
     gc.disable()
     gc.freeze()  # a collection in a fork would copy every page it touches
     stock: set[int] = set()
     groups: set[int] = set()
     while True:
-        ready = {descriptor for descriptor, _ in poll.poll(_pause(stock))}
+        pause_ms = None if len(stock) >= MAX_IDLE else REFILL_DELAY_S * 1000
+        ready = {descriptor for descriptor, _ in poll.poll(pause_ms)}
         if watch in ready or requests.fileno() in ready:
             break
         ended = _reap() if wake in ready and _read_all(wake) else set[int]()
         _count(stock, _read_all(notices))
-        stock -= ended  # after their last words
+        stock -= ended  # after their last notices
         if cgroup:
             groups |= ended
             _cgroup.discard(cgroup, groups)
-        while len(stock) < READY and (not ready or len(stock) < ENOUGH):
+        while len(stock) < MAX_IDLE and (not ready or len(stock) < MIN_IDLE):
             pid = _fork()
             if pid == 0:
-                _become_minder(requests, notice, (watch, own), cgroup)
+                _become_supervisor(requests, notice, (watch, own), cgroup)
             if pid < 0:
                 break
             stock.add(pid)
-        _census.stock[0] = min(len(stock), 255)
+        _process_tree.idle_count[0] = min(len(stock), 255)
     requests.close()
     if cgroup:
-        _tidy(cgroup, groups)
+        _remove_groups(cgroup, groups)
 
 
-def _tidy(cgroup: str, groups: set[int]) -> None:
-    """Wait a moment for minders that still have a program: their groups outlive them."""
-    until = time.monotonic() + PATIENCE
+def _remove_groups(cgroup: str, groups: set[int]) -> None:
+    """Wait for supervisors that still have a program, and remove their groups."""
+    until = time.monotonic() + CLEANUP_TIMEOUT_S
     while time.monotonic() < until:
         groups |= _reap()
         _cgroup.discard(cgroup, groups)
-        if not groups and not _census.children_of(os.getpid()):
+        if not groups and not _process_tree.children_of(os.getpid()):
             _cgroup.discard_all(cgroup)
             break
         time.sleep(0.01)
 
 
 def _fork() -> int:
-    """Fork; below 0 when there are too many processes. Then the next event, or time, helps."""
+    """Fork; negative when there are too many processes, and a later event retries."""
     try:
         return os.fork()
     except OSError:
         return -1
 
 
-def _pause(stock: set[int]) -> float | None:
-    """Milliseconds to wait for events; None: until there is one."""
-    if len(stock) >= READY:
-        return None
-    return LATER * 1000 if len(stock) >= ENOUGH else 50.0
-
-
-def _become_minder(
+def _become_supervisor(
     requests: _socket.socket, notice: int, ends: tuple[int, int], cgroup: str
 ) -> None:
-    """Run in the fork; never comes back."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _minder.serve(requests, notice, ends, cgroup)
+        _supervisor.serve(requests, notice, ends, cgroup)
     finally:
         os._exit(0)
 
 
 def _count(stock: set[int], notices: bytes) -> None:
-    """Note which minders were taken and which are free again."""
-    for at in range(0, len(notices), NOTICE):
-        minder = int.from_bytes(notices[at : at + NOTICE - 1], sys.byteorder)
-        letter = notices[at + NOTICE - 1 : at + NOTICE]
+    for at in range(0, len(notices), NOTICE_BYTES):
+        supervisor = int.from_bytes(notices[at : at + NOTICE_BYTES - 1], sys.byteorder)
+        letter = notices[at + NOTICE_BYTES - 1 : at + NOTICE_BYTES]
         if letter == b"F":
-            stock.add(minder)
+            stock.add(supervisor)
         else:
-            stock.discard(minder)
+            stock.discard(supervisor)
         if letter == b"L":
-            _minder.load_confine()  # once, here: each later fork has it then
+            _supervisor.load_landlock()  # once, here: later forks inherit it
 
 
 def _reap() -> set[int]:
-    """Take back minders that ended, and end what a killed one left behind."""
+    """Reap ended supervisors, and kill what a killed one left behind."""
     ended: set[int] = set()
     abnormal = False
     try:
@@ -166,19 +158,19 @@ def _reap() -> set[int]:
     except ChildProcessError:
         return ended
     if abnormal:
-        # Minders stay in this session; a program is always in one of its own.
+        # Supervisors stay in this session; a program always has its own.
         own = os.getsid(0)
-        for child in _census.children_of(os.getpid()):
-            if _census.session(child) not in {own, 0}:
-                for pid in (child, *_census.below(child)):
-                    _census.send(pid, signal.SIGKILL)
+        for child in _process_tree.children_of(os.getpid()):
+            if _process_tree.session(child) not in {own, 0}:
+                for pid in (child, *_process_tree.descendants(child)):
+                    _process_tree.send(pid, signal.SIGKILL)
     return ended
 
 
 def _read_all(descriptor: int) -> bytes:
     data = b""
     try:
-        while part := os.read(descriptor, 4096 // NOTICE * NOTICE):
+        while part := os.read(descriptor, 4096 // NOTICE_BYTES * NOTICE_BYTES):
             data += part
     except BlockingIOError:
         pass

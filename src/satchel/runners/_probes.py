@@ -32,7 +32,7 @@ def _call(name: str, *values: int | None) -> None:
 
 
 def _in_child(function: Callable[[], None]) -> None:
-    """Run what changes the process that does it; raise what was raised there."""
+    """Run a function that changes its process in a fork; raise its error here."""
     pid = os.fork()
     if pid == 0:
         code = 255
@@ -58,7 +58,6 @@ def _make(folder: str) -> None:
 
 
 def _find_descriptor() -> None:
-    """Look for a file of the host among the descriptors of this process."""
     for descriptor in range(3, 200):
         try:
             if os.pread(descriptor, 6, 0) == b"canary":
@@ -92,21 +91,21 @@ PROBES: dict[str, Callable[[], object]] = {
     "abstract-socket": lambda: _connect("\0" + _T["abstract"]),
     "user-namespace": lambda: _in_child(lambda: _call("unshare", _NEWUSER)),
 }
-"""By name; each raises `OSError` when it is stopped."""
+"""Attempts by name; each raises `OSError` when it is denied."""
 
 
 def main() -> None:
-    """Make every attempt."""
+    """Run all attempts."""
     _T.update(json.loads(sys.argv[1]))
     for name, attempt in PROBES.items():
-        said = "escaped"
+        result = "escaped"
         try:
             attempt()
         except OSError as exc:
-            said = errno.errorcode.get(exc.errno or 0, "") or str(exc)
+            result = errno.errorcode.get(exc.errno or 0, "") or str(exc)
         except Exception as exc:  # noqa: BLE001 - one attempt must not hide another
-            said = f"{type(exc).__name__}: {exc}"
-        sys.stdout.write(f"{name}\t{said}\n")
+            result = f"{type(exc).__name__}: {exc}"
+        sys.stdout.write(f"{name}\t{result}\n")
         sys.stdout.flush()
 
 

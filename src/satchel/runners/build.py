@@ -1,17 +1,17 @@
 """Builds of tool skills: a cache of finished entries, and build tools run in the sandbox.
 
-    Workshop.make       a folder that is complete or absent, built once however many ask for it
-    Workshop.run        one run of a build tool in the sandbox
-    Workshop.ask        one question to a tool of the user, such as its version, without a sandbox
-    Workshop.which      a program on PATH, never one of the current folder
+    BuildCache.get_or_build  a folder that is complete or absent, built once for all callers
+    BuildCache.run           one run of a build tool in the sandbox
+    BuildCache.ask           one query to a tool of the user, such as its version, unsandboxed
+    BuildCache.which         a program on PATH, never one of the current folder
 
 A build tool may write the folder of its entry and its own download cache. It reads the system, its
 toolchain, the user's configuration files for package indexes and the local paths these name, and
 nothing else: no home, no workspace, no folder of a skill. The network is open only for the steps
 that resolve or download.
 
-The key of an entry says what it was built from, so an entry is never changed: other content is
-another entry. Everything here is a cache and may be deleted.
+The key of an entry is a digest of what it was built from, so an entry never changes: other content
+is another entry. Everything here is a cache and may be deleted.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from __future__ import annotations
 import mimetypes
 import os
 import re
+import stat
 import threading
 import time
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from satchel._fs import locked, sync_tree, write_atomic
-from satchel._language import say
-from satchel.errors import BuildFailed
+from satchel._fs import locked, open_beneath, read_small, sync_tree, write_atomic
+from satchel.errors import AccessDenied, BuildFailed
+from satchel.i18n import say
 from satchel.runners.base import BuildStopped, CannotStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from satchel.runners.base import Cancel, Process, Tier
 
     Progress = Callable[[str], None]
 
 MARKER = ".whole"
-"""In every finished entry: the names inside it that must be there."""
+"""In every complete entry: the names inside it that must exist."""
 HOME = ".home"
 """Inside an unfinished entry: home and temporary folder of the build tools."""
-_LONGEST = 900.0
-"""Seconds that one tool may take, and that another process may build the same thing."""
-AT_ONCE = 2
-"""Builds that one process has under way; a build keeps a machine busy."""
-_SLICE = 0.1
-"""Seconds between two checks whether a build that runs or waits is still wanted."""
-_OUTPUT = 8 * 1024 * 1024
-"""Bytes kept of each output of a tool."""
-_DAY = 86_400.0
-_KEPT = 30
-"""Days that an entry stays without being used."""
+_TOOL_TIMEOUT_S = 900.0
+"""For one tool, and for another process that builds the same entry."""
+MAX_CONCURRENT_BUILDS = 2
+_CHECK_INTERVAL_S = 0.1
+"""Between two checks whether a running or waiting build is still wanted."""
+_MAX_OUTPUT_BYTES = 8 * 1024 * 1024
+"""Of each output of a tool."""
+_DAY_S = 86_400.0
+_MAX_UNUSED_DAYS = 30
+"""After which an entry is deleted."""
 
 _PASSED = re.compile(
     r"LANG|LANGUAGE|LC_\w+|TZ|NETRC|(?:HTTPS?|ALL|NO)_PROXY"
@@ -65,7 +65,7 @@ _PASSED = re.compile(
     r"|GO(?:NO)?PROXY|GO(?:NO)?SUMDB|GOPRIVATE|GOINSECURE",
     re.IGNORECASE,
 )
-"""Variables of the user that build tools get: where packages come from, and the way there."""
+"""Variables of the user that build tools get: package indexes, and how to reach them."""
 _CONFIGURATION = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/uv/uv.toml", "/etc/npmrc")
 _READ_BY_PIP = (
     "/etc/os-release",
@@ -73,7 +73,7 @@ _READ_BY_PIP = (
     "/etc/lsb-release",
     *map(str, mimetypes.knownfiles),
 )
-"""Files that may be missing for pip, but not unreadable."""
+"""Files that may be missing, but not unreadable, for pip."""
 _PATHS = re.compile(r"(?:(?<=file://)|(?<![\w:/.~@-]))/[^\s'\",;\]]+")
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -84,12 +84,12 @@ _NOISE = re.compile(
 )
 
 
-class Workshop:
+class BuildCache:
     """The folder in which skills' environments are built, and the tools that build them.
 
     Args:
         folder: The cache folder.
-        env: The environment to find tools and their settings in; the process's own when None.
+        env: The environment for tools and their settings; the process's own when None.
         choose: Chooses the sandbox; called before the first tool runs, and raises where there is
             none and the settings do not allow builds without one.
         confirm: Called after a build and before its result is kept; raises when the source of the
@@ -130,14 +130,14 @@ class Workshop:
 
     # --- entries --------------------------------------------------------------------------
 
-    def make(
+    def get_or_build(
         self,
         kind: str,
         key: str,
         build: Callable[[str, str], Sequence[str]],
         progress: Progress,
     ) -> str:
-        """The folder of an entry, built when it is not there.
+        """The folder of an entry, built where missing.
 
         Args:
             kind: Such as `python`.
@@ -151,7 +151,7 @@ class Workshop:
             BuildStopped: it was cancelled, or took too long.
         """
         path = self.path(kind, key)
-        if is_whole(path):
+        if is_complete(path):
             _mark_used(path)
             return path
         if not self.folder:
@@ -160,7 +160,7 @@ class Workshop:
                 say("Set `SATCHEL_HOME` to an absolute path"),
             )
         try:
-            return self._make(kind, key, build, progress)
+            return self._build(kind, key, build, progress)
         except OSError as exc:
             raise BuildFailed(
                 say(
@@ -171,7 +171,7 @@ class Workshop:
                 say("Free space there, or set `SATCHEL_HOME` to another folder"),
             ) from exc
 
-    def _make(
+    def _build(
         self,
         kind: str,
         key: str,
@@ -183,33 +183,33 @@ class Workshop:
         path = self.path(kind, key)
         unfinished = os.path.join(self.folder, "unfinished")
         lock = os.path.join(self.folder, "locks", f"{kind}-{key}")
-        with self._one_of_few(progress), self._held(lock, progress):
-            if is_whole(path):
+        with self._build_slot(progress), self._locked(lock, progress):
+            if is_complete(path):
                 return path
             os.makedirs(unfinished, mode=0o700, exist_ok=True)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            for name in os.listdir(unfinished):  # of builders that were killed
+            for name in os.listdir(unfinished):  # left by killed builders
                 if name.startswith(f"{kind}-{key}-"):
                     shutil.rmtree(os.path.join(unfinished, name), ignore_errors=True)
-            aside = os.path.join(unfinished, f"{kind}-{key}-{os.urandom(4).hex()}")
+            staging = os.path.join(unfinished, f"{kind}-{key}-{os.urandom(4).hex()}")
             if os.path.lexists(path):
-                os.rename(path, aside + "-old")
-                shutil.rmtree(aside + "-old", ignore_errors=True)
-            os.makedirs(os.path.join(aside, HOME), 0o700)
+                os.rename(path, staging + "-old")
+                shutil.rmtree(staging + "-old", ignore_errors=True)
+            os.makedirs(os.path.join(staging, HOME), 0o700)
             try:
-                names = build(aside, path)
+                names = build(staging, path)
                 if self._confirm is not None:
                     self._confirm()
-                shutil.rmtree(os.path.join(aside, HOME), ignore_errors=True)
-                _mark_programs(aside)
-                # A marker on the disk before what it vouches for would outlive a power cut.
-                sync_tree(aside)
+                shutil.rmtree(os.path.join(staging, HOME), ignore_errors=True)
+                _mark_programs(staging)
+                # A marker that is on disk before the rest would survive a power failure.
+                sync_tree(staging)
                 text = "".join(f"{name}\n" for name in names)
-                write_atomic(os.path.join(aside, MARKER), text.encode())
-                os.rename(aside, path)
+                write_atomic(os.path.join(staging, MARKER), text.encode())
+                os.rename(staging, path)
                 _drop_unused(os.path.dirname(path))
             except BaseException:
-                shutil.rmtree(aside, ignore_errors=True)
+                shutil.rmtree(staging, ignore_errors=True)
                 raise
         return path
 
@@ -224,7 +224,7 @@ class Workshop:
         if self._cancel is not None:
             import select
 
-            poll = select.poll()  # numbers of descriptors may be too high for `select`
+            poll = select.poll()  # not `select`: descriptor numbers may be too high
             poll.register(self._cancel.fileno(), select.POLLIN)
             if poll.poll(0):
                 raise BuildStopped("cancelled")
@@ -232,11 +232,11 @@ class Workshop:
             raise BuildStopped("timeout")
 
     @contextmanager
-    def _one_of_few(self, progress: Progress) -> Generator[None]:
-        """Be one of `AT_ONCE` builds. Taken before any lock, so that a lock is never held idle."""
+    def _build_slot(self, progress: Progress) -> Generator[None]:
+        """Limit concurrent builds. Acquired before any lock, so that no lock is held idle."""
         if not _builders.acquire(blocking=False):
             progress(say("Other skills are being prepared: waiting for them"))
-            while not _builders.acquire(timeout=_SLICE):
+            while not _builders.acquire(timeout=_CHECK_INTERVAL_S):
                 self.check()
         try:
             yield
@@ -244,12 +244,11 @@ class Workshop:
             _builders.release()
 
     @contextmanager
-    def _held(self, path: str, progress: Progress) -> Generator[None]:
-        """Hold a lock; report when another process has it."""
-        until = time.monotonic() + _LONGEST
-        told = False
+    def _locked(self, path: str, progress: Progress) -> Generator[None]:
+        until = time.monotonic() + _TOOL_TIMEOUT_S
+        reported = False
         while True:
-            lock = locked(path, timeout=_SLICE if told else _SLICE / 2)
+            lock = locked(path, timeout=_CHECK_INTERVAL_S if reported else _CHECK_INTERVAL_S / 2)
             try:
                 lock.__enter__()
                 break
@@ -257,9 +256,9 @@ class Workshop:
                 if time.monotonic() > until:
                     raise
             self.check()
-            if not told:
+            if not reported:
                 progress(say("Another process is preparing this already: waiting for it"))
-                told = True
+                reported = True
         try:
             yield
         finally:
@@ -268,7 +267,7 @@ class Workshop:
     # --- tools ----------------------------------------------------------------------------
 
     def which(self, name: str) -> str | None:
-        """A program on PATH. Folders that are not absolute would mean the current one."""
+        """A program on PATH, ignoring relative folders."""
         import shutil
 
         path = self.env.get("PATH", os.defpath)
@@ -277,7 +276,7 @@ class Workshop:
 
     @cached_property
     def _sources(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The user's settings of where packages come from: variables, and files to read."""
+        """The user's settings of package indexes: variables, and files to read."""
         env = {name: value for name, value in self.env.items() if _PASSED.fullmatch(name)}
         home = self.env.get("HOME") or os.path.expanduser("~")
         config = self.env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
@@ -296,16 +295,16 @@ class Workshop:
                 with suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
                     texts.append(file.read())
         named = {path for text in texts for path in _PATHS.findall(text)}
-        # The files of a local index lie beside its `simple` folder.
+        # The files of a local index are next to its `simple` folder.
         named |= {os.path.dirname(path) for path in named if path.endswith("/simple")}
         seen = (*named, *_CONFIGURATION, *_READ_BY_PIP)
         return env, tuple(path for path in seen if os.path.exists(path))
 
     def ask(self, *argv: str) -> str:
-        """What a tool of the user writes to stdout. For questions that no skill has a part in.
+        """The stdout of a tool of the user, for queries that involve nothing of a skill.
 
         Raises:
-            ToolFailed: it did not answer.
+            BuildToolFailed: it failed.
         """
         import subprocess
 
@@ -317,15 +316,15 @@ class Workshop:
                 capture_output=True, timeout=60, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as exc:
-            raise ToolFailed(str(exc)) from exc
+            raise BuildToolFailed(str(exc)) from exc
         if done.returncode:
-            raise ToolFailed(last_lines(done.stderr))
+            raise BuildToolFailed(last_lines(done.stderr))
         return done.stdout.decode("utf-8", "replace")
 
     def run(
         self,
         argv: Sequence[str],
-        aside: str,
+        staging: str,
         *,
         cwd: str = "",
         cache: str = "",
@@ -333,91 +332,90 @@ class Workshop:
         read: Sequence[str] = (),
         **more: str,
     ) -> str:
-        """Run a build tool in the sandbox to its end and return what it wrote on stdout.
+        """Run a build tool in the sandbox to its end; returns its stdout.
 
         Args:
             argv: The tool and its arguments.
-            aside: The unfinished entry, which it may write.
-            cwd: Its working folder, inside `aside`.
+            staging: The unfinished entry, which it may write.
+            cwd: Its working folder, inside `staging`.
             cache: The name of its download cache, which it may write.
             network: Whether the network is open, with the user's settings of package indexes.
-            read: What else it may read: its toolchain.
-            more: Variables beside those settings.
+            read: Further paths that it may read: its toolchain.
+            more: Further variables.
 
         Raises:
-            ToolFailed: it ended otherwise than with 0.
+            BuildToolFailed: it ended with another status than 0.
             BuildStopped: it was cancelled, or took too long.
         """
-        from satchel.runners.dressing import dress_build
         from satchel.runners.launcher import launcher
+        from satchel.runners.sandbox import sandboxed_build
 
         self.check()
         env, seen = self._sources if network else ({}, ())
-        home = os.path.join(aside, HOME)
+        home = os.path.join(staging, HOME)
         env = {**env, "HOME": home, "TMPDIR": home, "NO_COLOR": "1", **more}
-        write = (aside, self.cache(cache)) if cache else (aside,)
+        write = (staging, self.cache(cache)) if cache else (staging,)
         for folder in (home, *write):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        launch = dress_build(
-            tuple(argv), env, cwd or aside, (*seen, *read), write, network=network, tier=self.tier
+        launch = sandboxed_build(
+            tuple(argv), env, cwd or staging, (*seen, *read), write, network=network, tier=self.tier
         )
         try:
             process = launcher().start(launch)
         except CannotStart as exc:
-            raise ToolFailed(str(exc)) from exc
+            raise BuildToolFailed(str(exc)) from exc
         try:
             out, err = self._follow(process)
-            ended = process.wait(_LONGEST)
+            ended = process.wait(_TOOL_TIMEOUT_S)
         finally:
             process.close()
         if ended is None or ended.code or ended.reason:
             lines = last_lines(err) or last_lines(out)
-            lines = lines.replace(aside + os.sep, "").replace(aside, ".")  # it is gone in a moment
+            lines = lines.replace(staging + os.sep, "").replace(staging, ".")  # will be deleted
             code = say("it ended with code {code}", code=ended.code if ended else "?")
             detail = (ended.detail or ended.reason) if ended else ""
-            raise ToolFailed(lines or detail or code, out.decode("utf-8", "replace"))
+            raise BuildToolFailed(lines or detail or code, out.decode("utf-8", "replace"))
         return out.decode("utf-8", "replace")
 
     def _follow(self, process: Process) -> tuple[bytes, bytes]:
-        """What a tool writes, until it closes both outputs."""
         import select
 
         os.close(process.stdin)
         process.stdin = -1
-        until = time.monotonic() + _LONGEST
+        until = time.monotonic() + _TOOL_TIMEOUT_S
         kept = {process.stdout: b"", process.stderr: b""}
         poll = select.poll()
         for end in kept:
             poll.register(end, select.POLLIN)
         left = len(kept)
         while left:
-            for end, _ in poll.poll(_SLICE * 1000):
+            for end, _ in poll.poll(_CHECK_INTERVAL_S * 1000):
                 if part := os.read(end, 1 << 16):
-                    kept[end] = (kept[end] + part)[-_OUTPUT:]
+                    kept[end] = (kept[end] + part)[-_MAX_OUTPUT_BYTES:]
                 else:
                     poll.unregister(end)
                     left -= 1
             self.check()
             if time.monotonic() > until:
-                raise ToolFailed(
-                    say("it took longer than {seconds} seconds", seconds=round(_LONGEST))
+                raise BuildToolFailed(
+                    say("it took longer than {seconds} seconds", seconds=round(_TOOL_TIMEOUT_S))
                 )
         out, err = kept.values()
         return out, err
 
 
-class ToolFailed(Exception):
+class BuildToolFailed(Exception):
     """A build tool failed. Runtimes turn it into `BuildFailed` or `MissingRuntime`."""
 
     def __init__(self, words: str, output: str = "") -> None:
         super().__init__(words)
         self.words = words
         self.output = output
-        """All that it wrote on stdout."""
+        """Its whole stdout."""
 
 
-def is_whole(path: str) -> bool:
-    """Whether an entry was finished and still has what it was finished with."""
+def is_complete(path: str) -> bool:
+    """Whether an entry was finished and still has everything it was finished with."""
     try:
         with open(os.path.join(path, MARKER), encoding="utf-8") as file:
             names = file.read().split("\n")
@@ -429,14 +427,12 @@ def is_whole(path: str) -> bool:
 def _mark_used(path: str) -> None:
     marker = os.path.join(path, MARKER)
     with suppress(OSError):
-        if time.time() - os.stat(marker).st_mtime > _DAY:
+        if time.time() - os.stat(marker).st_mtime > _DAY_S:
             os.utime(marker)
 
 
 def _mark_programs(folder: str) -> None:
-    """Make programs executable: the tier `landlock` lets no build tool change modes."""
-    import stat
-
+    """Make programs executable: in the tier `landlock` build tools cannot change modes."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     for _, _, names, at in os.fwalk(folder):
         for name in names:
@@ -447,21 +443,107 @@ def _mark_programs(folder: str) -> None:
 
 
 def _drop_unused(kind: str) -> None:
-    """Delete the entries of one kind that were not used for a long time."""
     import shutil
 
     for name in os.listdir(kind):
         path = os.path.join(kind, name)
         with suppress(OSError):
-            if time.time() - os.stat(os.path.join(path, MARKER)).st_mtime > _KEPT * _DAY:
+            age = time.time() - os.stat(os.path.join(path, MARKER)).st_mtime
+            if age > _MAX_UNUSED_DAYS * _DAY_S:
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def last_lines(output: bytes, lines: int = 12, longest: int = 1600) -> str:
-    """The end of what a tool wrote, without colours, logins and chatter."""
+    """The end of a tool's output, without colours, logins and progress messages."""
     text = _LOGIN.sub("", _COLOURS.sub("", output.decode("utf-8", "replace")))
-    told = [line.rstrip() for line in text.splitlines() if not _NOISE.search(line)]
-    return "\n".join(told[-lines:])[-longest:]
+    kept = [line.rstrip() for line in text.splitlines() if not _NOISE.search(line)]
+    return "\n".join(kept[-lines:])[-longest:]
 
 
-_builders = threading.BoundedSemaphore(AT_ONCE)
+_builders = threading.BoundedSemaphore(MAX_CONCURRENT_BUILDS)
+
+
+# --- contents of a skill's folder ---------------------------------------------------------
+
+_IGNORED = frozenset((".git", "__pycache__", ".DS_Store", "node_modules"))
+MAX_SOURCE_BYTES = 64 * 1024 * 1024
+"""Of one file."""
+
+
+def stamp(path: str) -> tuple[int, int, int, int]:
+    """The stamp of one file, following links; zeros when it is missing."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (0, 0, 0, 0)
+    return (info.st_mtime_ns, info.st_size, info.st_ino, info.st_dev)
+
+
+def list_files(folder: str) -> list[str]:
+    """The regular files below a folder, relative, with `/`, sorted; without `node_modules`."""
+    found: list[str] = []
+    todo = [""]
+    while todo:
+        here = todo.pop()
+        with os.scandir(os.path.join(folder, here)) as entries:
+            for entry in entries:
+                if entry.name in _IGNORED:
+                    continue
+                inside = f"{here}/{entry.name}" if here else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(inside)
+                elif entry.is_file(follow_symlinks=False):
+                    found.append(inside)
+    return sorted(found)
+
+
+def read_inside(
+    folder: str, path: str, limit: int = MAX_SOURCE_BYTES, only: int | None = None
+) -> bytes | None:
+    """Read a file of the skill, or its first `only` bytes; None when it is missing.
+
+    Raises:
+        BuildFailed: it leads outside the folder, is no regular file, or is too large.
+    """
+    try:
+        descriptor = open_beneath(folder, path)
+    except FileNotFoundError:
+        return None
+    except (AccessDenied, OSError) as exc:
+        raise _unreadable(path, exc) from exc
+    try:
+        if only is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return os.read(descriptor, only)
+        return read_small(descriptor, limit)
+    except OSError as exc:
+        raise _unreadable(path, exc) from exc
+    finally:
+        os.close(descriptor)
+
+
+def _unreadable(path: str, exc: Exception) -> BuildFailed:
+    reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    return BuildFailed(
+        say("`{path}` cannot be read: {reason}", path=path, reason=reason.split("\n")[0]),
+        say("Every file of a skill must be a plain file inside its folder"),
+    )
+
+
+def digest_files(folder: str, paths: Iterable[str]) -> str:
+    """A digest of names and contents."""
+    import hashlib
+
+    total = hashlib.sha256()
+    for path in paths:
+        data = read_inside(folder, path) or b""
+        total.update(f"{path}\0{len(data)}\0".encode("utf-8", "surrogateescape"))
+        total.update(data)
+    return total.hexdigest()
+
+
+def digest(*parts: object) -> str:
+    """A short digest of the inputs of a build."""
+    import hashlib
+
+    text = "\0".join(str(part) for part in parts)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]

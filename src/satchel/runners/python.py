@@ -1,10 +1,10 @@
 """The Python runtime of skills: interpreter, environment, packages.
 
-Every skill runs in an environment of its own, also one without requirements: neither Satchel's
-packages nor those of the machine are part of what it can import.
+Every skill runs in an environment of its own, also one without requirements: it can import neither
+Satchel's packages nor those of the machine.
 
-Packages are resolved first, into names, versions and hashes. A resolution that names anything but a
-wheel from an index is refused. Then exactly these wheels are unpacked. Nothing of a package runs.
+Packages are resolved first, to names, versions and hashes. A resolution with anything but wheels
+from an index is refused. Then exactly these wheels are unpacked. Nothing of a package runs.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from satchel._language import say
 from satchel.errors import BuildFailed, MissingRuntime
+from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import HOME, ToolFailed
-from satchel.runners.contents import digest, read_inside
-from satchel.runners.dressing import find_interpreter
+from satchel.runners.build import HOME, BuildToolFailed, digest, read_inside
+from satchel.runners.sandbox import find_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from satchel.runners.build import Progress, Workshop
-    from satchel.runners.dressing import Interpreter
+    from satchel.runners.build import BuildCache, Progress
+    from satchel.runners.sandbox import Interpreter
 
 # --- requirements -------------------------------------------------------------------------
-# `requirements.txt`, and what pip or uv resolved it to, may name packages, versions, markers and
-# hashes. They may not say where packages come from, include another file, or name a path or an
-# address: the user's own settings of pip or uv decide.
+# `requirements.txt`, and its resolution by pip or uv, may name packages, versions, markers and
+# hashes. They may not name indexes, other files, paths or addresses: the user's own settings of pip
+# or uv decide where packages come from.
 
 REQUIREMENTS = "requirements.txt"
-_MOST = 256 * 1024
+_MAX_FILE_BYTES = 256 * 1024
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _VERSION = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
@@ -48,12 +47,12 @@ _HASH = re.compile(r"--hash[= ](?:sha256|sha384|sha512):[0-9a-fA-F]{64,128}")
 
 
 def read_requirements(folder: str) -> str:
-    """What `requirements.txt` asks for, one package a line; empty when there is none.
+    """The packages in `requirements.txt`, one a line; empty when there are none.
 
     Raises:
-        BuildFailed: a line says something else than a package, a version, a marker or a hash.
+        BuildFailed: a line is something else than a package, a version, a marker or a hash.
     """
-    raw = read_inside(folder, REQUIREMENTS, _MOST)
+    raw = read_inside(folder, REQUIREMENTS, _MAX_FILE_BYTES)
     if not raw:
         return ""
     try:
@@ -105,8 +104,8 @@ def _is_plain(line: str) -> bool:
 
 
 FLAGS = ("-E", "-s", "-B", "-X", "utf8")
-"""Isolated mode (`-I`) but for one thing: the folder of the script is importable. No variables, no
-user's packages; nothing is written beside the sources; text is UTF-8 whatever the locale says."""
+"""Isolated mode (`-I`), except that the folder of the script is importable: no variables, no user's
+packages, no bytecode next to the sources; text is UTF-8 whatever the locale."""
 _WHEELS = ("--only-binary", ":all:")
 _PIP = """
 import runpy, sys
@@ -120,13 +119,13 @@ sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
 """Runs pip so that it starts no process. pip would build what a wheel's metadata names by address,
-whatever `--only-binary` says, and it builds in processes. It asks only musl for its version."""
+whatever `--only-binary` is, and it builds in processes. It starts musl only, for its version."""
 
 
 def prepare(
-    shop: Workshop, folder: str, entry: str, progress: Progress
+    builds: BuildCache, folder: str, entry: str, progress: Progress
 ) -> tuple[Program, tuple[str, ...]]:
-    """A Python program, and the files that it stands on.
+    """The Python program, and the files that it depends on.
 
     Raises:
         MissingRuntime: there is no pip and no uv.
@@ -136,11 +135,11 @@ def prepare(
     base = find_interpreter()
     key = digest("python resolved", base.executable, base.tag, wanted)
 
-    def build(aside: str, path: str) -> tuple[str, ...]:
-        return _build(shop, base, wanted, aside, path, os.path.basename(folder), progress)
+    def build(staging: str, path: str) -> tuple[str, ...]:
+        return _build(builds, base, wanted, staging, path, os.path.basename(folder), progress)
 
-    home = shop.make("python", key, build, progress)
-    python = _inside(home)
+    home = builds.get_or_build("python", key, build, progress)
+    python = _python_in(home)
     script = os.path.join(folder, *entry.split("/"))
     program = Program(
         argv=(python, *FLAGS, script),
@@ -151,7 +150,7 @@ def prepare(
     return program, (python,)
 
 
-def _inside(home: str) -> str:
+def _python_in(home: str) -> str:
     return os.path.join(home, "env", "bin", "python")
 
 
@@ -159,26 +158,26 @@ def _inside(home: str) -> str:
 
 
 def _build(
-    shop: Workshop,
+    builds: BuildCache,
     base: Interpreter,
     wanted: str,
-    aside: str,
+    staging: str,
     path: str,
     skill: str,
     progress: Progress,
 ) -> tuple[str, ...]:
     progress(say("Making a Python environment for `{skill}`", skill=skill))
-    home = os.path.join(aside, "env")
+    home = os.path.join(staging, "env")
     _make_empty(home)
     if wanted:
-        _install(shop, base, aside, wanted, skill, progress)
-        # Later nothing can be written there, and compiling at every start is slow. Not with the new
-        # environment's own Python: starting it may already run something of a package.
+        _install(builds, base, staging, wanted, skill, progress)
+        # The environment is read-only later, and compiling at every start is slow. Not with the
+        # environment's own Python: starting it may already run code of a package.
         progress(say("Compiling the packages of `{skill}`", skill=skill))
-        compiling = [base.executable, "-I", "-m", "compileall", "-qq", "-s", aside, "-p", path]
-        with suppress(ToolFailed):  # some packages ship files for other Pythons
-            shop.run([*compiling, home], aside, read=base.read)
-    return (os.path.relpath(_inside(aside), aside), os.path.join("env", "pyvenv.cfg"))
+        compiling = [base.executable, "-I", "-m", "compileall", "-qq", "-s", staging, "-p", path]
+        with suppress(BuildToolFailed):  # some packages ship files for other Pythons
+            builds.run([*compiling, home], staging, read=base.read)
+    return (os.path.relpath(_python_in(staging), staging), os.path.join("env", "pyvenv.cfg"))
 
 
 def _make_empty(home: str) -> None:
@@ -188,38 +187,38 @@ def _make_empty(home: str) -> None:
 
 
 def _install(
-    shop: Workshop, base: Interpreter, aside: str, wanted: str, skill: str, progress: Progress
+    builds: BuildCache, base: Interpreter, staging: str, wanted: str, skill: str, progress: Progress
 ) -> None:
-    """Install by uv where it is, else by pip; pip also where uv found nothing.
+    """Install with uv where available, else with pip; with pip also where uv failed.
 
-    uv does not read pip's configuration, so a machine set up for pip alone is served by pip.
+    uv does not read pip's configuration, so a machine that is set up for pip only needs pip.
     """
     failure = ""
-    file = os.path.join(aside, REQUIREMENTS)
-    for tool, command, read in _installers(shop, aside):
+    file = os.path.join(staging, REQUIREMENTS)
+    for tool, command, read in _installers(builds, staging):
         progress(say("Installing the packages of `{skill}` with {tool}", skill=skill, tool=tool))
         run = partial(
-            shop.run,
-            aside=aside,
+            builds.run,
+            staging=staging,
             cache=tool,
             network=True,
             read=(*base.read, read),
-            PIP_CACHE_DIR=shop.cache("pip"),
-            UV_CACHE_DIR=shop.cache("uv"),
+            PIP_CACHE_DIR=builds.cache("pip"),
+            UV_CACHE_DIR=builds.cache("uv"),
             UV_LINK_MODE="copy",
-            UV_PYTHON=_inside(aside),
+            UV_PYTHON=_python_in(staging),
         )
         _write(file, wanted)
         try:
-            if "--hash" not in wanted:  # else it must name every package, with its hash
+            if "--hash" not in wanted:  # with hashes it must name every package
                 resolve = _resolve_by_uv if tool == "uv" else _resolve_by_pip
                 _write(file, _check(resolve(run, command, file), skill))
             run([*command, "install", *_WHEELS, "--no-deps", "--require-hashes", "-r", file])
-        except ToolFailed as exc:
+        except BuildToolFailed as exc:
             named = re.findall(r"^(?:Collecting|Processing) .+", exc.output, re.MULTILINE)
             failure = "\n".join((f"{tool}: {exc.words}", *named[-1:]))
-            # The next tool starts the environment's Python: nothing half-installed may be in it.
-            _make_empty(os.path.join(aside, "env"))
+            # The next tool starts the environment's Python: it must not be half-installed.
+            _make_empty(os.path.join(staging, "env"))
         else:
             return
     if not failure:
@@ -233,25 +232,25 @@ def _install(
     )
 
 
-def _installers(shop: Workshop, aside: str) -> Iterator[tuple[str, list[str], str]]:
-    """The commands that can install into an environment, the quickest first: name, words, files."""
+def _installers(builds: BuildCache, staging: str) -> Iterator[tuple[str, list[str], str]]:
+    """The installers, the fastest first: name, command, path to read."""
     import importlib.util
 
     beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    uv = shop.which("uv") or (beside if os.access(beside, os.X_OK) else None)
+    uv = builds.which("uv") or (beside if os.access(beside, os.X_OK) else None)
     if uv:
         uv = os.path.realpath(uv)
         yield "uv", [uv, "pip"], uv
     spec = importlib.util.find_spec("pip")
     for pip in (spec and spec.submodule_search_locations) or ():
-        alone = os.path.join(aside, HOME, "only-pip")  # without the packages beside it
+        alone = os.path.join(staging, HOME, "only-pip")  # without the packages next to it
         os.makedirs(alone)
         os.symlink(pip, os.path.join(alone, "pip"))
-        yield "pip", [_inside(aside), "-I", "-c", _PIP, alone], pip
+        yield "pip", [_python_in(staging), "-I", "-c", _PIP, alone], pip
 
 
 def _resolve_by_uv(run: Callable[[list[str]], str], command: list[str], file: str) -> str:
-    """The whole set of packages with hashes. uv itself refuses what metadata names by address."""
+    """All packages with hashes. uv itself refuses what metadata names by address."""
     options = ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
     return run([*command, "compile", *_WHEELS, *options, file])
 
@@ -277,10 +276,11 @@ def _resolve_by_pip(run: Callable[[list[str]], str], command: list[str], file: s
 
 
 def _check(resolved: str, skill: str) -> str:
-    """The same, when it names wheels from an index alone.
+    """Check that a resolution has only wheels from an index.
 
     Raises:
-        BuildFailed: it names something else.
+        BuildFailed: it has something else.
+
     """
     kept, wrong = split_requirements(resolved)
     if wrong:

@@ -1,18 +1,18 @@
-r"""What a reply line says: bytes of a stranger -> output, error and data, or the exact fault.
+r"""Formats the request line and parses the reply line of a program: the result, or the exact fault.
 
-What is decided here, and why:
+Decisions, and why:
 
 - UTF-8, strictly: `bad-utf8` names the byte. A byte order mark at the front and a carriage return
-  at the end are let pass: some platforms write them without being asked.
+  at the end are ignored: some platforms write them by default.
 - JSON, strictly: `NaN`, `Infinity` and numbers too large for a float are `not-json`, since the
-  next reader would not take them. Nesting deeper than 64 is `not-json` too.
-- A key that appears twice is `wrong-fields`: readers differ in which one counts.
-- Half a surrogate pair (`\ud83d`) becomes U+FFFD. Programs that count in UTF-16 cut characters
-  in two; the mark shows where. Left alone it could not be written to any file.
+  next reader would reject them. Nesting deeper than 64 is `not-json` too.
+- A key that appears twice is `wrong-fields`: parsers differ in which one counts.
+- A lone surrogate (`\ud83d`) becomes U+FFFD. Programs that count in UTF-16 cut characters in two;
+  the replacement shows where. Unchanged it could not be written to any file.
 - `output` and `error` are strings; one may be missing or null and is empty then, not both.
-  `data`, where a program has structure to give, is an object or null. Any other field is
-  `wrong-fields`: a misspelt `ouput` should not look like silence.
-- Output and error are cut at `Limits.output` characters each, and the cut says so.
+  `data`, for structured output, is an object or null. Any other field is `wrong-fields`: a
+  misspelt `ouput` should not look like an empty reply.
+- Output and error are cut at `ProgramLimits.output` characters each, with a note.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from itertools import accumulate
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._language import Message, say
+from satchel._unicode import replace_unprintable
+from satchel.i18n import Message, say
 
 if TYPE_CHECKING:
     from satchel.runners.base import Fault, RunRequest
 
-DEPTH = 64
-"""How deep a reply may nest, its own braces counted."""
+MAX_NESTING_DEPTH = 64
 FIELDS = ("output", "error", "data")
 _KINDS = {
     dict: Message("an object"),
@@ -43,12 +43,10 @@ _KINDS = {
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BEGINNING = 10_000
-_QUOTED = 4_000
-"""Characters of a program's text in a sentence."""
+_MAX_QUOTE_CHARS = 4_000
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _OTHERS = bytes(byte for byte in range(256) if byte not in b"[{]}")
-"""Brackets become one level up (1) or down (-1); the rest is left out."""
+"""Brackets become one level up (1) or down (-1); other bytes are dropped."""
 _BREAKS = {
     0x85: "\\u0085",
     0x2028: "\\u2028",
@@ -56,14 +54,14 @@ _BREAKS = {
 }
 
 
-class Reply(NamedTuple):
-    """What a program answered."""
+class ProgramReply(NamedTuple):
+    """A parsed reply."""
 
     output: str = ""
     error: str = ""
     data: dict[str, Any] | None = None
     truncated: int = 0
-    """Characters that were cut."""
+    """Number of characters that were cut."""
     fault: Fault | None = None
     detail: str = ""
 
@@ -78,11 +76,11 @@ class _Wrong(Exception):
 def request_line(request: RunRequest) -> bytes:
     """The line that a program reads.
 
-    Characters that some readers take for the end of a line (Node's `readline` splits at U+2028)
-    are written as escapes; others as they are, for programs that do not know escapes.
+    Characters that some readers treat as the end of a line (Node's `readline` splits at U+2028)
+    are escaped; others are not, for programs without support for escapes.
 
     Raises:
-        ValueError: When the arguments hold what JSON cannot say.
+        ValueError: the arguments are not JSON data.
     """
     arguments = request.arguments
     text = _encode(arguments if isinstance(arguments, dict) else dict(arguments))
@@ -93,30 +91,25 @@ def request_line(request: RunRequest) -> bytes:
         return text.encode()
     try:
         return text.translate(_BREAKS).encode()
-    except UnicodeEncodeError:  # half a surrogate pair: only escapes can carry it
+    except UnicodeEncodeError:  # a lone surrogate: only an escape can carry it
         return json.dumps(json.loads(text), separators=(",", ":")).encode() + b"\n"
 
 
-def read_reply(line: bytes, limit: int) -> Reply:
-    """Read a reply line.
-
-    Args:
-        line: without its newline.
-        limit: characters of output, and of error, that are kept.
-    """
+def read_reply(line: bytes, limit: int) -> ProgramReply:
+    """Parse a reply line."""
     try:
         fields = _parse(line)
         output, error = _text(fields, "output"), _text(fields, "error")
     except _Wrong as wrong:
-        return Reply(fault=wrong.fault, detail=wrong.detail)
+        return ProgramReply(fault=wrong.fault, detail=wrong.detail)
     data = cast("dict[str, Any] | None", fields.get("data"))
     output, cut = shorten(output, limit)
     error, also = shorten(error, limit)
-    return Reply(output, error, data, cut + also)
+    return ProgramReply(output, error, data, cut + also)
 
 
-def is_whole(data: bytes) -> bool:
-    """Whether a line without its newline is a JSON object nevertheless."""
+def is_complete(data: bytes) -> bool:
+    """Whether a line without its newline is a complete JSON object."""
     data = data.strip()
     if not data.endswith(b"}"):
         return False
@@ -127,8 +120,8 @@ def is_whole(data: bytes) -> bool:
     return True
 
 
-def misplaced(line: bytes) -> tuple[Fault, str] | None:
-    """What is wrong with a first line that is no reply, when more follows; None for a reply."""
+def first_line_fault(line: bytes) -> tuple[Fault, str] | None:
+    """The fault of a first line, when more follows; None for a reply."""
     try:
         _parse(line)
     except _Wrong as wrong:
@@ -141,7 +134,7 @@ def misplaced(line: bytes) -> tuple[Fault, str] | None:
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:
-    """Cut a text at `limit` characters and say so at its end; and how many were cut."""
+    """Cut a text at `limit` characters, with a note; and the number of characters cut."""
     cut = len(text) - limit
     if cut <= 0:
         return text, 0
@@ -150,7 +143,7 @@ def shorten(text: str, limit: int) -> tuple[str, int]:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """The fields of a reply, checked but for the texts."""
+    """The fields of a reply, checked except for the texts."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -185,7 +178,7 @@ def _parse(line: bytes) -> dict[str, Any]:
     if not isinstance(fields.get("data"), (dict, NoneType)):
         raise _Wrong("wrong-fields", "`data` is {kind}, not an object", kind=_kind(fields["data"]))
     if _HALF.search(text):
-        fields = cast("dict[str, Any]", _mend(fields))
+        fields = cast("dict[str, Any]", _without_surrogates(fields))
     return fields
 
 
@@ -225,26 +218,25 @@ def _float(digits: str) -> float:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse what could exhaust the parser's stack, without a stack of our own."""
-    if text.count("[") + text.count("{") <= DEPTH:
+    if text.count("[") + text.count("{") <= MAX_NESTING_DEPTH:
         return
-    # Most of what is too deep is so from the beginning.
-    for part in (text[:_BEGINNING], text) if len(text) > _BEGINNING else (text,):
-        outside = _STRING.sub("", part).partition('"')[0]  # a string cut in two is no matter
-        steps = array("b", outside.encode().translate(_STEPS, _OTHERS))
-        if max(accumulate(steps), default=0) > DEPTH:
-            raise _Wrong("not-json", "its reply is nested deeper than {count}", count=DEPTH)
+    outside = _STRING.sub("", text).partition('"')[0]  # without a string that is cut in two
+    steps = array("b", outside.encode().translate(_STEPS, _OTHERS))
+    if max(accumulate(steps), default=0) > MAX_NESTING_DEPTH:
+        raise _Wrong("not-json", "its reply is nested deeper than {count}", count=MAX_NESTING_DEPTH)
 
 
-def _mend(value: object) -> object:
-    """The same with every half of a surrogate pair replaced."""
+def _without_surrogates(value: object) -> object:
     if isinstance(value, str):
         return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, list):
-        return [_mend(each) for each in cast("list[object]", value)]
+        return [_without_surrogates(each) for each in cast("list[object]", value)]
     if isinstance(value, dict):
         items = cast("dict[str, object]", value).items()
-        return {cast("str", _mend(name)): _mend(each) for name, each in items}
+        return {
+            cast("str", _without_surrogates(name)): _without_surrogates(each)
+            for name, each in items
+        }
     return value
 
 
@@ -270,15 +262,14 @@ def _stray(line: bytes) -> str:
 
 
 def quote(data: bytes) -> str:
-    """What a program wrote, fit for a sentence.
+    """Quote an output in a sentence.
 
-    As good as whole: it may hold a secret, which is found only where it is not cut. Whoever shows
-    it cuts it, after secrets were taken out.
+    Nearly complete: redaction finds a secret only where it is not cut. It is shortened afterwards.
     """
-    text = data[: _QUOTED * 4].decode("utf-8", "replace").replace("`", "'")
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    cut = len(shown) > _QUOTED or len(data) > _QUOTED * 4
-    return f"`{shown[:_QUOTED]}…`" if cut else f"`{shown}`"
+    text = data[: _MAX_QUOTE_CHARS * 4].decode("utf-8", "replace").replace("`", "'")
+    shown = replace_unprintable(text, "\N{REPLACEMENT CHARACTER}")
+    cut = len(shown) > _MAX_QUOTE_CHARS or len(data) > _MAX_QUOTE_CHARS * 4
+    return f"`{shown[:_MAX_QUOTE_CHARS]}…`" if cut else f"`{shown}`"
 
 
 def _kind(value: object) -> str:

@@ -1,17 +1,17 @@
-"""Which system calls does a program not get? A BPF program, assembled by hand.
+"""The seccomp filter: a BPF program, assembled by hand, that denies system calls.
 
-One filter serves Python, Node and Go, so it lists what is refused, not what is allowed. What the
-kernel learns after this list was written is unknown here and answered with "no such call", as an
-older kernel would. The first instruction looks at the architecture, since numbers mean something
-else under another; x32 is refused for the same reason.
+One filter serves Python, Node and Go, so it lists what is denied, not what is allowed. System calls
+newer than this list are answered with "no such call", as an older kernel would. The first
+instruction checks the architecture, since numbers differ between them; x32 is denied for the same
+reason.
 
-    refused       EPERM, or ENOSYS where a library then takes another way (`clone3`), or
+    denied        EPERM, or ENOSYS where a library then takes another way (`clone3`), or
                   EAFNOSUPPORT for the network
-    looked into   `clone`, `socket`, `socketpair`, `ioctl` and others: by their arguments
-    passed over   in the Landlock tier, changes of modes and times: answered with success, nothing
-                  done. Landlock cannot say whose file it is, and `shutil.copy` must not fail
+    inspected     `clone`, `socket`, `socketpair`, `ioctl` and others: by their arguments
+    ignored       in the Landlock tier, changes of modes and times: answered with success, nothing
+                  done. Landlock cannot restrict them to own files, and `shutil.copy` must not fail
 
-Nothing here can look behind a pointer: paths and addresses are the business of the two tiers.
+A filter cannot dereference pointers: paths and addresses are left to the two tiers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import struct
 from typing import NamedTuple
 
 _LD, _JEQ, _JGE, _JSET, _JA, _RET, _AND = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06, 0x54
-_FEW = 8
+_MAX_LINEAR_COUNT = 8
 """Numbers that are compared one after the other."""
 _NR, _ARCH = 0, 4
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _EPERM = _ERRNO | errno.EPERM
 _ENOSYS = _ERRNO | 38
 _EAFNOSUPPORT = _ERRNO | 97
-"""For internet sockets: programs then say "address family not supported", which can be told from
-every other refusal."""
+"""For internet sockets: the message "address family not supported" differs from that of every other
+denial."""
 _DONE = _ERRNO
 """Error 0: the caller sees success."""
 
@@ -38,7 +38,7 @@ _SOCK_STREAM, _SOCK_SEQPACKET = 1, 5
 _NEW_NAMESPACES = 0x7E020080
 """Every `CLONE_NEW…` flag."""
 _FIRST_UNKNOWN = 470
-"""Numbers from here on did not exist when this was written: Linux 6.18 ends at 469."""
+"""Newer numbers are unknown: Linux 6.18 ends at 469."""
 _X32 = 0x40000000
 
 _TTY_REQUESTS = (0x5412, 0x541C)
@@ -48,7 +48,7 @@ _FLAG_REQUESTS = (0x40086602, 0x401C5820)
 
 
 class Arch(NamedTuple):
-    """One architecture: how the kernel calls it, and its numbers."""
+    """One architecture: its audit constant and system call numbers."""
 
     audit: int
     numbers: dict[str, int]
@@ -81,13 +81,13 @@ _NUMBERS = {
     "shmget": (29, 194), "statmount": (457, 457), "swapoff": (168, 225), "swapon": (167, 224),
     "sysfs": (139, -1), "syslog": (103, 116), "umount2": (166, 39), "unshare": (272, 97),
     "uselib": (134, -1), "userfaultfd": (323, 282), "ustat": (136, -1), "vhangup": (153, 58),
-    # looked into
+    # inspected
     "clone": (56, 220), "clone3": (435, 435), "ioctl": (16, 29), "personality": (135, 92),
     "prlimit64": (302, 261), "socket": (41, 198), "socketpair": (53, 199),
-    # of interest without a process namespace of one's own
+    # relevant without a process namespace
     "ioprio_set": (251, 30), "sched_setaffinity": (203, 122), "sched_setattr": (314, 274),
     "sched_setparam": (142, 118), "sched_setscheduler": (144, 119), "setpriority": (141, 140),
-    # what Landlock does not see
+    # not covered by Landlock
     "chmod": (90, -1), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, -1), "fchown": (93, 55), "fchownat": (260, 54), "lchown": (94, -1),
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
@@ -98,9 +98,9 @@ _NUMBERS = {
 
 _NAMES = tuple(_NUMBERS)
 _REFUSED = _NAMES[: _NAMES.index("clone")]
-"""Always refused: the first group of the table."""
+"""Always denied: the first group of the table."""
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
-"""Which argument is the mode."""
+"""The index of the mode argument."""
 _TIMES = ("utime", "utimes", "futimesat", "utimensat")
 _UNSEEN = (
     "chown", "fchown", "fchownat", "lchown", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
@@ -116,18 +116,18 @@ ARCHES = {
 
 
 def build_filter(machine: str, *, network: bool = False, landlock: bool = False) -> bytes:
-    """The program for one machine, as the kernel wants it.
+    """The program for one machine, as the kernel takes it.
 
-    Unix sockets are refused: a bound or read-only workspace would still let a program connect to
+    Unix sockets are denied: a bound or read-only workspace would still let a program connect to
     those of the user. Pairs of stream sockets are allowed: they lead nowhere else.
 
     Args:
-        machine: As `os.uname().machine` says.
-        network: Whether internet sockets may be made.
-        landlock: Also close what a mount and a process namespace would have closed.
+        machine: `os.uname().machine`.
+        network: Whether internet sockets are allowed.
+        landlock: Also deny what a mount and a process namespace would have prevented.
 
     Raises:
-        LookupError: nobody wrote down this architecture.
+        LookupError: the architecture is not supported.
     """
     arch = ARCHES[machine]
     code = _Code(arch)
@@ -145,12 +145,12 @@ def build_filter(machine: str, *, network: bool = False, landlock: bool = False)
     code.when("prlimit64", (_test(0, _JEQ, 0, _ALLOW),), otherwise=_EPERM)
     families = (_AF_INET, _AF_INET6) if network else ()
     sockets = [_test(0, _JEQ, family, _ALLOW) for family in families]
-    if network:  # to look up one's own addresses; changing them takes a capability
+    if network:  # to look up own addresses; changing them needs a capability
         sockets.append((*_argument(0), (_JEQ, 0, 3, _AF_NETLINK), *_argument(2),
                         (_JEQ, 0, 1, 0), (_RET, 0, 0, _ALLOW)))  # fmt: skip
     sockets.append(_test(0, _JEQ, _AF_UNIX, _EPERM))
     code.when("socket", sockets, otherwise=_EAFNOSUPPORT)
-    # A datagram socket of a pair can be sent elsewhere; one of the other kinds cannot.
+    # A datagram socket of a pair can send elsewhere; those of the other kinds cannot.
     pairs = [(*_argument(1), (_AND, 0, 0, 0xF), (_JEQ, 0, 1, kind), (_RET, 0, 0, _ALLOW))
              for kind in (_SOCK_STREAM, _SOCK_SEQPACKET)]  # fmt: skip
     code.when("socketpair", pairs, otherwise=_EPERM)
@@ -160,7 +160,7 @@ def build_filter(machine: str, *, network: bool = False, landlock: bool = False)
 
 
 def _without_namespaces(code: _Code) -> None:
-    """The user's other processes and files are within reach: these calls would touch them."""
+    """Deny calls that would reach the user's other processes and files."""
     for name in _UNSEEN:
         code.refuse(name)
     for name in _TIMES:
@@ -184,7 +184,7 @@ _Instruction = tuple[int, int, int, int]
 
 
 def _argument(number: int) -> tuple[_Instruction, ...]:
-    """Load the lower half of an argument: the kernel takes 32 bits of all those we look at."""
+    """Load the lower half of an argument: all those inspected have 32 bits."""
     return ((_LD, 0, 0, 16 + 8 * number),)
 
 
@@ -193,15 +193,13 @@ def _test(number: int, how: int, value: int, then: int) -> tuple[_Instruction, .
 
 
 class _Code:
-    """A program that grows call by call, and is put in order at the end."""
-
     def __init__(self, arch: Arch) -> None:
         self.arch = arch
         self.answers: dict[int, list[_Instruction]] = {}
-        """What is done about a number; ends with an answer."""
+        """The instructions for a number; they end with an answer."""
 
     def refuse(self, name: str, answer: int = _EPERM) -> None:
-        """One call is always answered so."""
+        """Always give one call this answer."""
         self.when(name, (), answer)
 
     def when(
@@ -210,14 +208,14 @@ class _Code:
         tests: list[tuple[_Instruction, ...]] | tuple[tuple[_Instruction, ...], ...],
         otherwise: int = _ALLOW,
     ) -> None:
-        """One call is answered by the first test that fits."""
+        """Answer one call by the first matching test."""
         number = self.arch.numbers[name]
         if number >= 0:
             body = [line for test in tests for line in test]
             self.answers[number] = [*body, (_RET, 0, 0, otherwise)]
 
     def assemble(self) -> bytes:
-        """The bytes; everything that was not named is allowed."""
+        """The bytes; all other calls are allowed."""
         lines = [
             (_LD, 0, 0, _ARCH),
             (_JEQ, 1, 0, self.arch.audit),
@@ -232,8 +230,8 @@ class _Code:
         return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
     def _search(self, numbers: list[int]) -> list[_Instruction]:
-        """Find the number by halves: the kernel walks this once for every call there is."""
-        if len(numbers) > _FEW:
+        """Binary search for the number, since the kernel runs this for every call."""
+        if len(numbers) > _MAX_LINEAR_COUNT:
             middle = len(numbers) // 2
             low, high = self._search(numbers[:middle]), self._search(numbers[middle:])
             return [(_JGE, 0, 1, numbers[middle]), (_JA, 0, 0, len(low)), *low, *high]

@@ -1,8 +1,8 @@
-"""Checks that a sandbox holds, by programs that try to leave it (`_probes`).
+"""Tests a sandbox with programs that try to escape from it (`_probes`).
 
 `check(tier)` makes every attempt in one process start: a version number proves nothing. `bare()` is
-the control: the same attempts without a sandbox, which must succeed, or nothing was proved.
-`probe(tier)` remembers the result for this process. `Stage` sets up what there is to reach.
+the control: the same attempts without a sandbox, which must succeed. `probe(tier)` caches the
+result for this process. `ProbeStage` sets up the targets.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from satchel._language import listed, say
+from satchel.i18n import listed, say
 from satchel.runners import _probes
-from satchel.runners.base import Limits, Powers, Program
-from satchel.runners.dressing import dress
+from satchel.runners.base import Program, ProgramLimits, ProgramPermissions
+from satchel.runners.sandbox import find_bwrap, find_interpreter, sandboxed_launch
 from satchel.runners.seccomp import ARCHES
 
 if TYPE_CHECKING:
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from satchel.runners.base import Launch, Tier
 
 PROGRAM = os.path.abspath(_probes.__file__)
-_PATIENCE = 20.0
+_PROBE_TIMEOUT_S = 20.0
 
 
-class Standing(NamedTuple):
-    """What is known of one tier."""
+class TierState(NamedTuple):
+    """The result of the self-check for one tier."""
 
     tier: Tier
     holds: bool
     why: str
-    """What is wrong with it; nothing when it holds."""
+    """The reason when it does not hold."""
     rows: Mapping[str, str]
-    """For each attempt `escaped`, or what stopped it."""
+    """For each attempt `escaped`, or what denied it."""
 
 
-class Stage:
-    """Files, sockets and descriptors outside the sandbox; a context manager."""
+class ProbeStage:
+    """Targets outside the sandbox: files, sockets and descriptors; a context manager."""
 
     def __init__(self) -> None:
         self.root = os.path.realpath(tempfile.mkdtemp(prefix="satchel-check-"))
@@ -97,47 +97,48 @@ class Stage:
         return own
 
 
-def probe(tier: Tier) -> Standing:
-    """Whether a tier holds here; tried once per process, then remembered."""
+def probe(tier: Tier) -> TierState:
+    """Whether a tier holds here; checked once per process."""
     found = _known.get(tier)
     if found is None:
         found = _known[tier] = check(tier)
     return found
 
 
-_known: dict[str, Standing] = {}
+_known: dict[str, TierState] = {}
 
 
-def check(tier: Tier) -> Standing:
-    """Make every attempt inside a tier."""
+def check(tier: Tier) -> TierState:
+    """Run every attempt inside a tier."""
     missing = _missing(tier)
     if missing:
-        return Standing(tier, holds=False, why=missing, rows={})
-    with Stage() as stage:
+        return TierState(tier, holds=False, why=missing, rows={})
+    with ProbeStage() as stage:
         program = python_program(stage.targets["skill"], stage.targets)
-        powers = Powers(workspace=stage.targets["workspace"])
-        said, trouble = run(dress(program, powers, Limits(timeout=_PATIENCE), tier))
-    return _judge(tier, said, trouble)
+        permissions = ProgramPermissions(workspace=stage.targets["workspace"])
+        output, trouble = run(
+            sandboxed_launch(program, permissions, ProgramLimits(timeout=_PROBE_TIMEOUT_S), tier)
+        )
+    return _evaluate(tier, output, trouble)
 
 
-def bare() -> Standing:
-    """The control: the same attempts by an ordinary child."""
-    with Stage() as stage:
+def bare() -> TierState:
+    """Run the control: the same attempts by an ordinary child."""
+    with ProbeStage() as stage:
         program = python_program(stage.targets["skill"], stage.targets)
-        said, trouble = run_bare(program.argv, stage)
-    return _judge("none", said, trouble)
+        output, trouble = run_bare(program.argv, stage)
+    return _evaluate("none", output, trouble)
 
 
 def python_program(folder: str, targets: Mapping[str, str]) -> Program:
-    """The attempts in Python, as a skill's program."""
-    here = os.path.realpath(sys.executable)
-    read = (PROGRAM, here, *_homes_of_python())
-    argv = (here, "-I", "-S", PROGRAM, json.dumps(dict(targets)))
-    return Program(argv, folder, "python", read=read)
+    """The attempts as a skill's Python program."""
+    python = find_interpreter()
+    argv = (python.executable, "-I", "-S", PROGRAM, json.dumps(dict(targets)))
+    return Program(argv, folder, "python", read=(PROGRAM, *python.read))
 
 
 def run(launch: Launch) -> tuple[str, str]:
-    """Start a program, wait for its end; what it said, and what it complained about."""
+    """Run a program to its end; returns its output and its error, if any."""
     from satchel.runners.launcher import CannotStart, launcher
 
     try:
@@ -147,21 +148,21 @@ def run(launch: Launch) -> tuple[str, str]:
     try:
         os.close(process.stdin)
         process.stdin = -1
-        ended = process.wait(_PATIENCE)
-        said, complaint = _written(process.stdout), _written(process.stderr)
+        ended = process.wait(_PROBE_TIMEOUT_S)
+        output, error = _remaining(process.stdout), _remaining(process.stderr)
     finally:
         process.close()
     if ended is not None and ended.detail:
-        complaint = ended.detail
+        error = ended.detail
     if ended is None or ended.code:
-        complaint = complaint or f"ended with {ended.code if ended else 'nothing'}"
-    elif said:
-        complaint = ""
-    return said, complaint
+        error = error or f"ended with {ended.code if ended else 'nothing'}"
+    elif output:
+        error = ""
+    return output, error
 
 
-def run_bare(argv: Sequence[str], stage: Stage) -> tuple[str, str]:
-    """Start a program as most hosts do: with the environment, and whatever is open."""
+def run_bare(argv: Sequence[str], stage: ProbeStage) -> tuple[str, str]:
+    """Start a program as most hosts do: with their environment and open descriptors."""
     scratch = os.path.join(stage.root, "scratch")
     os.makedirs(scratch, exist_ok=True)
     done = subprocess.run(  # noqa: S603 - our own program
@@ -172,62 +173,47 @@ def run_bare(argv: Sequence[str], stage: Stage) -> tuple[str, str]:
         capture_output=True,
         text=True,
         pass_fds=(stage.secret_fd,),
-        timeout=_PATIENCE,
+        timeout=_PROBE_TIMEOUT_S,
         check=False,
     )
     return done.stdout, done.stderr if done.returncode else ""
 
 
-def rows_of(said: str) -> dict[str, str]:
-    """What a program wrote: attempt and outcome."""
-    return dict(line.split("\t", 1) for line in said.splitlines() if "\t" in line)
+def parse_rows(output: str) -> dict[str, str]:
+    """The outcome of each attempt."""
+    return dict(line.split("\t", 1) for line in output.splitlines() if "\t" in line)
 
 
-def _judge(tier: Tier, said: str, trouble: str) -> Standing:
-    rows = rows_of(said)
+def _evaluate(tier: Tier, output: str, trouble: str) -> TierState:
+    rows = parse_rows(output)
     out = [name for name, outcome in rows.items() if outcome == "escaped"]
     if trouble or rows.keys() != _probes.PROBES.keys():
         why = trouble.strip().splitlines()[-1] if trouble.strip() else ""
         why = why or say("not every attempt was made")
     else:
         why = say("a program got out by {names}", names=listed(out)) if out else ""
-    return Standing(tier, not why, why, rows)
+    return TierState(tier, not why, why, rows)
 
 
 def _missing(tier: Tier) -> str:
-    """What a tier needs and is not here; found without starting anything."""
+    """What a tier needs and this machine lacks; found without starting a process."""
     if not sys.platform.startswith("linux"):
         return say("only Linux has it")
     if os.uname().machine not in ARCHES:
         return say("not written for {machine}", machine=os.uname().machine)
     if tier == "bwrap":
-        from satchel.runners.dressing import find_bwrap
-
         return "" if find_bwrap() else say("bubblewrap is not installed")
-    from satchel.runners._confine import LOWEST_ABI, landlock_abi
+    from satchel.runners._landlock import MIN_LANDLOCK_ABI, landlock_abi
 
     abi = landlock_abi()
-    if abi >= LOWEST_ABI:
+    if abi >= MIN_LANDLOCK_ABI:
         return ""
-    return say("Linux 6.12 is needed: Landlock {needed}, here {abi}", needed=LOWEST_ABI, abi=abi)
+    return say(
+        "Linux 6.12 is needed: Landlock {needed}, here {abi}", needed=MIN_LANDLOCK_ABI, abi=abi
+    )
 
 
-def _homes_of_python() -> tuple[str, ...]:
-    """What the interpreter needs to start: its library, and libpython if that is a file."""
-    import sysconfig
-
-    names = ("stdlib", "platstdlib")
-    found = [os.path.realpath(sysconfig.get_paths()[name]) for name in names]
-    library = sysconfig.get_config_var("LIBDIR")
-    shared = sysconfig.get_config_var("LDLIBRARY")
-    if library and shared and str(shared).endswith(".so"):
-        path = os.path.join(str(library), str(shared) + ".1.0")
-        found += [path] if os.path.exists(path) else []
-    return tuple(found)
-
-
-def _written(end: int) -> str:
-    """What a program that has ended left in a pipe, which holds 64 KB."""
+def _remaining(end: int) -> str:
     os.set_blocking(end, False)
     try:
         return os.read(end, 1 << 16).decode(errors="replace")

@@ -1,22 +1,24 @@
-"""IS IT SAFE? Nobody can promise that; a scan says what was looked for and what was found.
+"""Static security scan of skills: findings, an inventory, and what could not be scanned.
 
-rules/       every rule as data: what, why, fix, and the patterns it looks for
-rules.py     reads them, once
-scan.py      a tree of files -> a Report; archives, programs, files that are not what they seem
-report.py    Finding, Inventory, Report: what a scan says, also as SARIF
-allow.py     findings that somebody accepted, with a reason and a last day
-regions.py   Markdown -> prose, commands, code, hidden comments
-patterns.py  text rules, encoded text, hidden characters, credentials left in a skill
-orders.py    orders to a model, which secret goes where, and texts that only talk about it
-python.py    Python by its syntax tree
-yara.py      YARA rules, when the extra `scan` is installed
+rules/                 every rule as data: what, why, fix, and its patterns
+rules.py               loads the rules
+scan.py                a tree of files -> ScanReport; binaries and disguised files
+report.py              Finding, Inventory, ScanReport; SARIF
+allowlist.py           accepted findings, with a reason and an expiry date
+regions.py             Markdown -> prose, commands, code, hidden comments
+text_rules.py          text rules, encoded text, hidden characters, leaked credentials
+instruction_rules.py   side tasks, secrets sent to foreign hosts, texts that discuss attacks
+shell_rules.py         harmful combinations of shell commands
+python_analysis.py     data flow in Python code
+python_rules.py        harmful loops in Python code
+yara.py                YARA rules, with the extra `scan`
 """
 
 from __future__ import annotations
 
-from satchel.security.allow import Allowance, read_allowances
-from satchel.security.report import Finding, Inventory, Report
-from satchel.security.rules import RULES, Rule
+from satchel.security.allowlist import Allowance, read_allowances
+from satchel.security.report import Finding, Inventory, ScanReport
+from satchel.security.rules import RULES, ScanRule
 from satchel.security.scan import scan_tree
 
 __all__ = [
@@ -24,8 +26,8 @@ __all__ = [
     "Allowance",
     "Finding",
     "Inventory",
-    "Report",
-    "Rule",
+    "ScanReport",
+    "ScanRule",
     "read_allowances",
     "scan_tree",
 ]

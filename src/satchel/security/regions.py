@@ -1,8 +1,8 @@
-"""Which parts of a file are prose, commands, code or hidden?
+"""Splits files into regions: prose, commands, code, hidden comments.
 
-The same words mean different things in each: a command in a fence is there to be run, a comment in
-Markdown is read by models and not by people. The Markdown is read roughly and in one pass, line by
-line, so that no text can make it slow.
+The same words mean different things in each: a command in a fence is meant to be run, a comment in
+Markdown is visible to models only. Markdown is parsed roughly and line by line in one pass, so that
+the time is linear for any text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Region(NamedTuple):
-    """A part of a file that is of one kind."""
+    """A part of a file."""
 
     kind: str
     """`prose`, `plain` (a fence without a language), `hidden` (a comment in Markdown), `front`
@@ -30,7 +30,7 @@ class Region(NamedTuple):
     above: str = ""
     """The end of the prose above it."""
     script: bool = False
-    """It is a file that runs, not a page that shows something."""
+    """Whether the file is a program, not a page with examples."""
 
 
 _BY_WORD = {
@@ -57,19 +57,18 @@ _INTERPRETERS = {
     "pwsh": "powershell", "perl": "code", "ruby": "code", "php": "code",
 }  # fmt: skip
 PROGRAMS = frozenset(("shell", "powershell", "python", "javascript", "code"))
-"""Kinds of file that are run."""
+"""Kinds of programs."""
 _FENCE = re.compile(r"[ \t>*+\-\d.]*?(`{3,}|~{3,})[ \t]*\{?\.?([\w+#-]*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
-_ABOVE = 240
-"""Characters of prose that a region remembers."""
+_MAX_ABOVE_CHARS = 240
 _SOURCES = frozenset((
     "sql", "tex", "latex", "m", "r", "make", "makefile", "mk", "cmake", "gradle", "h",
 ))  # fmt: skip
-"""Languages that are written down but seldom started by an agent: no programs of a skill."""
+"""Languages whose files an agent rarely runs: not programs."""
 
 
 def kind_of(path: str, start: str) -> str:
-    """What kind of file this is, by its name, else by its first line."""
+    """The kind of a file, by its name, else by its first line."""
     name = os.path.basename(path).lower()
     stem, suffix = os.path.splitext(name)
     kind = _KINDS.get(suffix[1:] if suffix else stem)
@@ -82,7 +81,7 @@ def kind_of(path: str, start: str) -> str:
 
 
 def is_program(path: str, kind: str) -> bool:
-    """Whether a file of this name and kind is one that is run."""
+    """Whether a file is a program."""
     suffix = os.path.splitext(path)[1].lower()[1:] or os.path.basename(path).lower()
     return kind in PROGRAMS and suffix not in _SOURCES
 
@@ -91,7 +90,7 @@ def regions_of(path: str, text: str) -> Iterator[Region]:
     """The parts of a file."""
     kind = kind_of(path, text[:200])
     if path == "skill.yaml":
-        yield Region("front", text, 1)  # it reaches models as frontmatter does
+        yield Region("front", text, 1)  # sent to models, as frontmatter is
     elif kind == "markdown":
         title = os.path.basename(path).lower() != "skill.md"
         yield from _markdown(text, 1 if title else 2)
@@ -113,12 +112,12 @@ def _markdown(text: str, top: int) -> Iterator[Region]:
 
 
 def _sections(lines: list[str], first: int, top: int) -> Iterator[Region]:
-    """Prose cut at headings, fences and comments.
+    """Split prose at headings, fences and comments.
 
     Args:
         lines: The page.
         first: The number of its first line.
-        top: The highest heading that is remembered: a skill's own title says nothing about a part.
+        top: The highest heading level that is kept: a skill's title does not describe a part.
     """
     titles: dict[int, str] = {}
     heading = above = ""
@@ -139,7 +138,7 @@ def _sections(lines: list[str], first: int, top: int) -> Iterator[Region]:
         if any(prose):
             text = "\n".join(prose)
             yield Region("prose", text, started, heading, above)
-            above = text[-_ABOVE:]
+            above = text[-_MAX_ABOVE_CHARS:]
         if fence is not None:
             end = _closing(lines, at + 1, fence[1])
             text = "\n".join(lines[at + 1 : end])
@@ -172,11 +171,11 @@ def _closing(lines: list[str], at: int, mark: str) -> int:
 
 
 def _comment(lines: list[str], at: int, column: int) -> tuple[int, str, str]:
-    """(last line, what follows on it, the comment)."""
+    """(last line, the rest of that line, the comment)."""
     first = lines[at][column + 4 :]
     if "-->" in first:
         hidden, _, rest = first.partition("-->")
-        # More than one comment on a line: all of it is hidden rather than none.
+        # With more than one comment on a line the whole rest counts as hidden.
         return at, rest.replace("<!--", " "), hidden + (rest if "<!--" in rest else "")
     hidden_lines = [first]
     for number in range(at + 1, len(lines)):
@@ -188,6 +187,6 @@ def _comment(lines: list[str], at: int, column: int) -> tuple[int, str, str]:
 
 
 def _fenced(word: str) -> str:
-    """What kind of region a fence with this language is."""
+    """The kind of a fence with this language."""
     kind = _KINDS.get(word, "code") if word else "plain"
     return "plain" if kind in {"markdown", "prose"} else kind

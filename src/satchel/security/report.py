@@ -1,7 +1,7 @@
-"""What does a scan say? Findings, what the skill can reach, and what was not looked at.
+"""Scan reports: findings, inventory, verdict; export as SARIF.
 
-There are four verdicts, and none of them is a promise. `blocked` holds whatever was not looked at;
-otherwise a scan that could not look at everything is `incomplete`, and its findings are shown too.
+The verdict `blocked` takes precedence over `incomplete`, which means that a part was not scanned.
+No verdict is a guarantee.
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote
 
+from satchel._unicode import replace_unprintable
 from satchel.security.rules import OWASP, RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from satchel.security.rules import Rule, Severity
+    from satchel.security.rules import ScanRule, Severity
 
-SECONDS = 10.0
-"""For one skill."""
+SCAN_TIMEOUT_S = 10.0
+"""Per skill."""
 
 
 class OutOfTime(Exception):
-    """The scan of a skill has taken long enough."""
+    """The scan of a skill exceeded its time budget."""
 
 
-class Budget:
-    """A deadline that is looked at between two pieces of work."""
+class TimeBudget:
+    """A deadline that is checked between two pieces of work."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float = SCAN_TIMEOUT_S) -> None:
         self._end = time.monotonic() + seconds
 
     def check(self) -> None:
-        """Go on, or raise `OutOfTime`."""
+        """Raise `OutOfTime` after the deadline."""
         if time.monotonic() > self._end:
             raise OutOfTime
 
@@ -41,7 +42,7 @@ Verdict = Literal["blocked", "review", "no findings", "incomplete"]
 
 
 class Finding(NamedTuple):
-    """One thing that a rule found."""
+    """A match of a rule."""
 
     rule: str
     path: str
@@ -49,11 +50,11 @@ class Finding(NamedTuple):
     line: int = 0
     """1-based; 0 when the finding is about the whole file."""
     evidence: str = ""
-    """A short piece of the file. Hostile text: clean it before a terminal sees it."""
+    """A short excerpt of the file. It is untrusted: clean it before printing."""
 
     @property
-    def about(self) -> Rule:
-        """The rule's severity and sentences."""
+    def about(self) -> ScanRule:
+        """The rule."""
         return RULES[self.rule]
 
     @property
@@ -76,41 +77,41 @@ class Finding(NamedTuple):
         }
 
 
-class Allowed(NamedTuple):
-    """A finding that somebody accepted."""
+class AllowedFinding(NamedTuple):
+    """A finding that an allowlist accepts."""
 
     finding: Finding
     reason: str
     expires: str
-    """ISO date: the last day it counts."""
+    """ISO date: the last day on which it is accepted."""
 
 
 class Inventory(NamedTuple):
-    """What a skill brings and reaches; compared at an update."""
+    """Programs, hosts and secrets of a skill; compared at an update."""
 
     programs: tuple[str, ...] = ()
     """Files that can be run."""
     hosts: tuple[str, ...] = ()
-    """Hosts named in programs and in commands."""
+    """Hosts in programs and commands."""
     secrets: tuple[str, ...] = ()
     """Environment variables and credential files that its code reads."""
 
 
-class Report(NamedTuple):
-    """What one scan of one skill found."""
+class ScanReport(NamedTuple):
+    """The result of a scan of one skill."""
 
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
     """Worst first, then by file and line."""
-    allowed: tuple[Allowed, ...] = ()
-    """Found, and accepted by an allow-list."""
+    allowed: tuple[AllowedFinding, ...] = ()
+    """Findings that an allowlist accepts."""
     unscanned: tuple[tuple[str, str], ...] = ()
-    """(path, why it was not looked at)."""
+    """(path, reason)."""
     inventory: Inventory = Inventory()
     engines: tuple[str, ...] = ()
-    """What looked: `text`, `python`, … and `yara` when it is installed."""
+    """`text`, `python`, … and `yara` when it is installed."""
     expired: tuple[str, ...] = ()
-    """Allowances that would have matched, but are past their day."""
+    """Allowances that match but are expired."""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -128,7 +129,7 @@ class Report(NamedTuple):
         }
 
 
-def judge(findings: Iterable[Finding], unscanned: Iterable[tuple[str, str]]) -> Verdict:
+def verdict_for(findings: Iterable[Finding], unscanned: Iterable[tuple[str, str]]) -> Verdict:
     """The verdict: blocked, else incomplete, else review, else no findings."""
     found = {finding.severity for finding in findings}
     if "block" in found:
@@ -140,15 +141,15 @@ def judge(findings: Iterable[Finding], unscanned: Iterable[tuple[str, str]]) -> 
 
 _LEVELS = {"block": "error", "review": "warning", "note": "note"}
 _SCORES = {"block": "9.0", "review": "5.0", "note": "2.0"}
-"""By which services sort security findings."""
+"""SARIF's `security-severity`."""
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def to_sarif(reports: Mapping[str, Report], version: str) -> dict[str, Any]:
-    """One run over several skills.
+def to_sarif(reports: Mapping[str, ScanReport], version: str) -> dict[str, Any]:
+    """A SARIF log with one run over several skills.
 
     Args:
-        reports: Folder of each skill, relative to where the scan began -> its report.
+        reports: Folder of each skill, relative to the root of the scan -> its report.
         version: Of Satchel.
     """
     used = {one.rule for report in reports.values() for one in report.findings}
@@ -186,7 +187,7 @@ def to_sarif(reports: Mapping[str, Report], version: str) -> dict[str, Any]:
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: ScanRule) -> dict[str, Any]:
     classes = [f"{name} {OWASP[name]}" for name in rule.owasp if name in OWASP]
     return {
         "id": rule.id,
@@ -198,7 +199,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _results(folder: str, report: Report, places: Mapping[str, int]) -> list[dict[str, Any]]:
+def _results(folder: str, report: ScanReport, places: Mapping[str, int]) -> list[dict[str, Any]]:
     results = [_result(folder, one, places) for one in report.findings]
     for one in report.allowed:
         row = _result(folder, one.finding, places)
@@ -240,5 +241,5 @@ def _uri(folder: str, path: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Evidence without characters that a viewer would act on."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    """Evidence without control and invisible characters."""
+    return replace_unprintable(text, "\N{REPLACEMENT CHARACTER}")

@@ -1,9 +1,9 @@
-"""Which rules are there? Reads `rules/*.toml` once, when the first one is asked for.
+"""Scan rules, loaded from `rules/*.toml` at first use.
 
-A rule is data: what it means, why it matters, what to do, and for text rules the patterns. A text
-rule fires where one of `any` matches, every one of `with` matches within `near` characters, and
-none of `unless` matches on the same line. `needs` are plain words of which a text must hold one,
-and one of `also`: they decide without a regular expression for most rules and most files.
+A text rule matches where one of `any` matches, every one of `with` matches within `near`
+characters, and none of `unless` matches on the same line. `needs` and `also` are plain words: a
+text without one of each cannot match, which excludes most rules for most files without a regular
+expression.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ SEVERITIES: tuple[Severity, ...] = ("block", "review", "note")
 
 
 class Pattern:
-    r"""A regular expression, without the `\b` that it began with: the engine is faster so.
+    r"""A regular expression without its leading `\b`, which makes the search faster.
 
-    It is compiled when it is first tried. Most files have words of a few rules, and compiling all
-    takes longer than looking at many a skill.
+    It is compiled at first use: most files need a few rules only.
     """
 
     __slots__ = ("search", "text", "word")
 
     def __init__(self, text: str, *, word: bool) -> None:
-        """Take the expression; `word` is whether a match must begin where a word begins."""
+        """Store the expression; with `word` a match must start at the start of a word."""
         self.text = text
         self.word = word
         self.search: Callable[..., re.Match[str] | None] = self._first
@@ -65,11 +64,11 @@ _GROUPS = {
         "data", "decoded",
     ),
 }  # fmt: skip
-"""Names that stand for several kinds of region."""
+"""Group name -> kinds of regions."""
 
 
-class Rule(NamedTuple):
-    """One thing a scan looks for."""
+class ScanRule(NamedTuple):
+    """A scan rule."""
 
     id: str
     severity: Severity
@@ -78,27 +77,27 @@ class Rule(NamedTuple):
     why: str
     """Why that matters."""
     fix: str
-    """What to do next, in the imperative."""
+    """What to do, in the imperative."""
     owasp: tuple[str, ...] = ()
     engine: str = "text"
     where: frozenset[str] = frozenset()
-    """Kinds of region that a text rule looks at."""
+    """Kinds of regions that a text rule applies to."""
     needs: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     any: tuple[Pattern, ...] = ()
     all: tuple[Pattern, ...] = ()
     near: int = 0
-    """How far from the match `all` may be, in characters; 0 means anywhere in the region."""
+    """Maximum distance of `all` from the match, in characters; 0: anywhere in the region."""
     unless: tuple[Pattern, ...] = ()
     talk: bool = True
-    """Whether a text that talks about the thing is told from one that does it."""
+    """Whether a match in a text that discusses attacks is downgraded."""
 
 
-def _read() -> dict[str, Rule]:
+def _read() -> dict[str, ScanRule]:
     import tomllib
 
     folder = os.path.join(os.path.dirname(__file__), "rules")
-    rules: dict[str, Rule] = {}
+    rules: dict[str, ScanRule] = {}
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".toml"):
             continue
@@ -112,9 +111,9 @@ def _read() -> dict[str, Rule]:
     return rules
 
 
-def _rule(row: Mapping[str, Any], engine: str, fragments: Mapping[str, str]) -> Rule:
+def _rule(row: Mapping[str, Any], engine: str, fragments: Mapping[str, str]) -> ScanRule:
     kinds = (part for word in row.get("where", ()) for part in _GROUPS.get(word, (word,)))
-    return Rule(
+    return ScanRule(
         id=row["id"],
         severity=row["severity"],
         what=row["what"],
@@ -134,10 +133,10 @@ def _rule(row: Mapping[str, Any], engine: str, fragments: Mapping[str, str]) -> 
 
 
 def _patterns(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[Pattern, ...]:
-    """Regular expressions; `<name>` in one stands for a fragment of the same file.
+    """Regular expressions; `<name>` is replaced by a fragment of the same file.
 
-    They are written in lower case and tried on text in lower case: without `IGNORECASE` the engine
-    looks for a literal beginning, which is several times faster.
+    Patterns and texts are in lower case: without `IGNORECASE` the engine searches for a literal
+    prefix, which is several times faster.
     """
     made: list[Pattern] = []
     for text in patterns:
@@ -150,7 +149,7 @@ def _patterns(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[Pa
 
 
 def _has_branches(text: str) -> bool:
-    """Whether a `|` stands outside of all brackets."""
+    """Whether there is a `|` outside of all brackets."""
     depth = 0
     for part in _BRACKETS.findall(text):
         depth += (part == "(") - (part == ")")
@@ -160,7 +159,7 @@ def _has_branches(text: str) -> bool:
 
 
 def _lowered(found: re.Match[str]) -> str:
-    r"""A letter in lower case; an escape such as `\S` stays what it is."""
+    r"""A letter in lower case; an escape such as `\S` is unchanged."""
     return found.group() if found.group().startswith("\\") else found.group().lower()
 
 
@@ -168,24 +167,24 @@ _BRACKETS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
 _ESCAPE = re.compile(r"\\.|[A-Z]")
 
 
-class _Rules(Mapping[str, Rule]):
-    """The shipped rules and, for the length of a process, those of YARA files that were given."""
+class _Rules(Mapping[str, ScanRule]):
+    """The built-in rules and those of the user's YARA files."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, Rule] = {}
+        self._rules: dict[str, ScanRule] = {}
         self._shipped = False
 
-    def _all(self) -> dict[str, Rule]:
+    def _all(self) -> dict[str, ScanRule]:
         if not self._shipped:
             self._rules |= _read()
             self._shipped = True
         return self._rules
 
-    def add(self, rule: Rule) -> None:
-        """Make a rule known that came from the user."""
+    def add(self, rule: ScanRule) -> None:
+        """Add a rule of the user's YARA files."""
         self._all().setdefault(rule.id, rule)
 
-    def __getitem__(self, key: str) -> Rule:
+    def __getitem__(self, key: str) -> ScanRule:
         return self._all()[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -196,24 +195,24 @@ class _Rules(Mapping[str, Rule]):
 
 
 RULES = _Rules()
-"""Every rule by its id; the reference page is made from it."""
+"""Every rule by its id; also the source of the reference page."""
 
 
 @cache
-def text_rules() -> tuple[Rule, ...]:
-    """The rules that are patterns on text."""
+def text_rules() -> tuple[ScanRule, ...]:
+    """The rules with text patterns."""
     return tuple(rule for rule in RULES.values() if rule.any)
 
 
 @cache
 def every_word() -> tuple[str, ...]:
-    """Every word that decides whether a text rule is tried."""
+    """The words of `needs` and `also` of all text rules."""
     return tuple(sorted({word for rule in text_rules() for word in (*rule.needs, *rule.also)}))
 
 
 @cache
 def words_of_rules() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The same in three parts: plain ones, with a space, not ASCII."""
+    """`every_word` in three parts: ASCII without a space, ASCII with a space, not ASCII."""
     words = every_word()
     return (
         tuple(word for word in words if word.isascii() and " " not in word),

@@ -1,8 +1,8 @@
-"""What is in a skill? Reads each file once and lets every engine look at it.
+"""Scans a skill: reads each file once and runs every engine over it.
 
-Whatever cannot be looked at is in `Report.unscanned`, with the reason: too large, not text, nested
-too deeply, an archive, or no time left. A hostile file makes a scan incomplete; it never makes it
-hang, and it never hides the other files.
+`ScanReport.unscanned` lists what could not be scanned, with the reason: too large, not text, nested
+too deeply, an archive, or no time left. A hostile file makes a scan incomplete; it cannot make it
+hang or hide the other files.
 """
 
 from __future__ import annotations
@@ -12,31 +12,38 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import Message
 from satchel.errors import SatchelError
-from satchel.security import orders, python, shelldeeds
-from satchel.security.allow import apply
-from satchel.security.orders import is_lesson, is_secret, softened
-from satchel.security.patterns import (
+from satchel.i18n import Message
+from satchel.security import instruction_rules, python_analysis, shell_rules
+from satchel.security.allowlist import apply_allowances
+from satchel.security.instruction_rules import downgrade, is_lesson, is_secret
+from satchel.security.regions import PROGRAMS, is_program, kind_of, regions_of
+from satchel.security.report import (
+    Finding,
+    Inventory,
+    OutOfTime,
+    ScanReport,
+    TimeBudget,
+    verdict_for,
+)
+from satchel.security.rules import RULES, SEVERITIES
+from satchel.security.text_rules import (
     TooDense,
     decoded,
     find_encoded,
+    find_hidden_characters,
     find_patterns,
     find_secrets,
-    find_unseen,
 )
-from satchel.security.regions import PROGRAMS, is_program, kind_of, regions_of
-from satchel.security.report import Budget, Finding, Inventory, OutOfTime, Report, judge
-from satchel.security.rules import RULES, SEVERITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
-    from satchel.security.allow import Allowance
+    from satchel.security.allowlist import Allowance
     from satchel.security.regions import Region
     from satchel.security.yara import Yara
-    from satchel.skill.tree import File, Tree
+    from satchel.skill.file_tree import Tree, TreeFile
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x7fELF", "program"),
@@ -96,15 +103,15 @@ _ENTRY = b"PK\x01\x02"
 
 
 class Binary(NamedTuple):
-    """What was found out about a file that is not text."""
+    """The findings about a file that is not text."""
 
     findings: tuple[Finding, ...] = ()
     unscanned: str = ""
-    """Why its content could not be looked at; empty when it could, or needs no look."""
+    """The reason why its content was not scanned; empty when it was, or need not be."""
 
 
-def look_at_binary(path: str, data: bytes) -> Binary | None:
-    """What a file of bytes is; None when it may be text."""
+def inspect_binary(path: str, data: bytes) -> Binary | None:
+    """Findings by the signature of a file; None when it may be text."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix in _BYTECODE:
         return Binary((Finding("bytecode", path),), Message("bytecode is not read"))
@@ -114,12 +121,12 @@ def look_at_binary(path: str, data: bytes) -> Binary | None:
             kind = "archive"
         elif b"\0" not in data[:8192] or data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
             return None
-    if kind == "program" and not _convincing(data):
+    if kind == "program" and not _is_real_program(data):
         kind = ""
         if b"\0" not in data[:8192]:
             return None
-    found = tuple(_judge(path, suffix, kind, data))
-    return Binary(found, _unread(suffix, kind))
+    found = tuple(_binary_findings(path, suffix, kind, data))
+    return Binary(found, _unscanned_reason(suffix, kind))
 
 
 def _kind(data: bytes) -> str:
@@ -129,15 +136,15 @@ def _kind(data: bytes) -> str:
     return "media" if data[4:8] == b"ftyp" else ""
 
 
-def _convincing(data: bytes) -> bool:
-    """`MZ` and `BM` begin words too: a real program has its second signature."""
+def _is_real_program(data: bytes) -> bool:
+    """`MZ` begins words too: a real program has a second signature."""
     if data[:2] != b"MZ":
         return True
     offset = int.from_bytes(data[60:64], "little")
     return data[offset : offset + 2] in {b"PE", b"NE", b"LE"} or b"\0" in data[:64]
 
 
-def _judge(path: str, suffix: str, kind: str, data: bytes) -> Iterator[Finding]:
+def _binary_findings(path: str, suffix: str, kind: str, data: bytes) -> Iterator[Finding]:
     if kind == "program":
         disguised = suffix in _MEDIA | _TEXT_FILES | _OFFICE | {".pdf"}
         yield Finding("disguised-program" if disguised else "compiled-program", path)
@@ -152,8 +159,8 @@ def _judge(path: str, suffix: str, kind: str, data: bytes) -> Iterator[Finding]:
     elif kind == "media":
         if suffix in _TEXT_FILES:
             yield Finding("disguised-file", path)
-        elif _carries(data):
-            yield Finding("appended-data", path, 0, _carries(data))
+        elif _appended_kind(data):
+            yield Finding("appended-data", path, 0, _appended_kind(data))
     elif kind == "document":
         yield Finding("document-not-read", path)
         if data[:4] == b"\xd0\xcf\x11\xe0" and b"_VBA_PROJECT" in data:
@@ -175,7 +182,7 @@ def _zip(path: str, suffix: str, data: bytes) -> Iterator[Finding]:
         yield Finding("nested-archive", path)
 
 
-def _unread(suffix: str, kind: str) -> str:
+def _unscanned_reason(suffix: str, kind: str) -> str:
     if kind == "program":
         return Message("a compiled program is not read")
     if kind == "archive" or (kind == "zip" and suffix not in _OFFICE):
@@ -195,7 +202,7 @@ def _zip_locked(data: bytes) -> bool:
 
 
 def _locked(data: bytes) -> bool:
-    """Whether a 7z or rar archive says that it is encrypted."""
+    """Whether a 7z or rar archive is marked as encrypted."""
     if data.startswith(b"7z\xbc\xaf\x27\x1c"):
         return b"\x06\xf1\x07\x01" in data[-4096:]
     if data.startswith(b"Rar!\x1a\x07\x00"):
@@ -205,8 +212,8 @@ def _locked(data: bytes) -> bool:
     return False
 
 
-def _carries(data: bytes) -> str:
-    """What follows the end of a PNG or JPEG."""
+def _appended_kind(data: bytes) -> str:
+    """The kind of data that follows the end of a PNG or JPEG."""
     if data.startswith(b"\x89PNG"):
         end = data.rfind(b"IEND")
         rest = data[end + 8 :] if end > 0 else b""
@@ -233,61 +240,60 @@ _VARIABLES = (
     re.compile(r"\$(?:env:)?\{?([A-Z][A-Z0-9_]{2,60})\b"),
     re.compile(r"(?:environ(?:\.get)?|getenv|ENV(?:\.fetch)?)\s*[\[(]\s*['\"]([A-Za-z_]\w{1,60})"),
 )
-_MOST = 500
-"""Hosts or secrets of one skill that are listed."""
+_MAX_INVENTORY = 500
+"""Hosts, and secrets, of one skill."""
 
 
 class Collector:
-    """Gathers while a skill is read."""
+    """Collects the inventory of a skill."""
 
     def __init__(self) -> None:
         self.programs: set[str] = set()
         self.hosts: set[str] = set()
         self.secrets: set[str] = set()
 
-    def look(self, region: Region) -> None:
-        """Take note of what a program or a command names."""
+    def add(self, region: Region) -> None:
+        """Add the hosts and secrets of a program or command."""
         if region.kind not in PROGRAMS and region.kind not in {"plain", "decoded"}:
             return
         text = region.text
-        if "://" in text and len(self.hosts) < _MOST:
+        if "://" in text and len(self.hosts) < _MAX_INVENTORY:
             self.hosts.update(found.rstrip(".").lower() for found in _HOST.findall(text))
         if region.kind != "plain" and ("env" in text.lower() or "$" in text):
             for pattern in _VARIABLES:
                 self.secrets.update(name for name in pattern.findall(text) if is_secret(name))
 
     def result(self) -> Inventory:
-        """Everything, sorted."""
+        """The sorted inventory."""
         return Inventory(
             tuple(sorted(self.programs)),
-            tuple(sorted(self.hosts)[:_MOST]),
-            tuple(sorted(self.secrets)[:_MOST]),
+            tuple(sorted(self.hosts)[:_MAX_INVENTORY]),
+            tuple(sorted(self.secrets)[:_MAX_INVENTORY]),
         )
 
 
-_TEXT = 1 << 20
-"""Bytes of one text file that are read; more than any page or script of a real skill."""
-_BYTES = 16 << 20
-"""Bytes of one other file that are read."""
-_SHOWN = 200
-"""Findings of one skill that are kept: the first ones of each file."""
-_PER_RULE = 5
-"""Findings of one rule in one file."""
-_NAMED = 300
-"""Programs of one skill that are looked for in its pages."""
+_MAX_TEXT_BYTES = 1 << 20
+"""More than any page or script of a real skill has."""
+_MAX_FILE_BYTES = 16 << 20
+_MAX_FINDINGS = 200
+"""Per skill."""
+_MAX_FINDINGS_PER_RULE = 5
+"""Per file."""
+_MAX_NAMED_PROGRAMS = 300
+"""Programs of one skill that are searched for in its pages."""
 _SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".ps1", ".bat", ".rb")
 ENGINES = ("text", "python", "unicode", "secrets", "files")
 
 
-class _Skill:
-    """What is gathered while a skill is read."""
+class _SkillScan:
+    """The state of a scan."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.unscanned: list[tuple[str, str]] = []
         self.inventory = Collector()
-        self.budget = Budget()
-        self.pages: list[orders.Page] = []
+        self.budget = TimeBudget()
+        self.pages: list[instruction_rules.PendingPage] = []
         self.names: dict[str, str] = {}
         """Name of a program -> its path."""
         self.calls: dict[str, tuple[str, ...]] = {}
@@ -301,30 +307,30 @@ def scan_tree(
     today: date | None = None,
     rules: Sequence[str] = (),
     use_yara: bool = True,
-) -> Report:
-    """Look at every file of a skill.
+) -> ScanReport:
+    """Scan every file of a skill.
 
     Args:
-        tree: The skill's files, wherever they are.
-        name: The skill's name, for the allow-list.
-        allow: Findings that were accepted.
-        today: The day by which allowances end; the present one when None.
+        tree: The skill's files.
+        name: The skill's name, for the allowlist.
+        allow: The allowlist.
+        today: The date for expired allowances; the current one when None.
         rules: Further YARA files.
-        use_yara: Whether YARA looks too, where it is installed.
+        use_yara: Whether to use YARA where it is installed.
 
     Raises:
         MissingExtra: `rules` are given, and YARA is not installed.
         InvalidInput: one of `rules` is not a YARA file.
     """
     yara = _yara(rules) if use_yara or rules else None
-    skill = _Skill()
+    skill = _SkillScan()
     skill.names = {os.path.basename(file.path): file.path for file in _programs(tree)}
     for file in tree.files:
         if file.mode == "link":
-            continue  # it leads to a file of the same skill, which is read itself
+            continue  # its target is a file of the same skill
         try:
             skill.budget.check()
-            _file(skill, tree, file, yara)
+            _scan_file(skill, tree, file, yara)
         except OutOfTime:
             skill.unscanned.append((file.path, Message("there was no time left")))
         except (OSError, SatchelError) as exc:
@@ -332,13 +338,13 @@ def scan_tree(
             skill.unscanned.append(
                 (file.path, Message("it cannot be read: {reason}", reason=reason))
             )
-    skill.findings += _linked(skill)
+    skill.findings += _linked_orders(skill)
     found = _sorted(skill.findings)
-    left, accepted, old = apply(
+    left, accepted, old = apply_allowances(
         found, allow, skill=name, today=today or _today(), digest=lambda path: _digest(tree, path)
     )
-    return Report(
-        verdict=judge(left, skill.unscanned),
+    return ScanReport(
+        verdict=verdict_for(left, skill.unscanned),
         findings=tuple(left),
         allowed=tuple(accepted),
         unscanned=tuple(skill.unscanned),
@@ -348,36 +354,36 @@ def scan_tree(
     )
 
 
-def _programs(tree: Tree) -> Iterator[File]:
-    """The files that pages and other programs may name."""
+def _programs(tree: Tree) -> Iterator[TreeFile]:
+    """Scripts, whose names are searched for in pages and other programs."""
     count = 0
     for file in tree.files:
-        if count < _NAMED and file.path.endswith(_SUFFIXES):
+        if count < _MAX_NAMED_PROGRAMS and file.path.endswith(_SUFFIXES):
             count += 1
             yield file
 
 
-def _linked(skill: _Skill) -> Iterator[Finding]:
-    """What pages order on the side, beside what the programs do that they name."""
+def _linked_orders(skill: _SkillScan) -> Iterator[Finding]:
+    """Side tasks in pages that start a harmful program of the skill."""
     if not skill.pages:
         return
-    deeds: dict[str, list[str]] = {}
+    issues: dict[str, list[str]] = {}
     for finding in skill.findings:
         if finding.path.endswith(_SUFFIXES):
-            deeds.setdefault(finding.path, []).append(orders.deed_of(finding))
-    if deeds:
-        yield from orders.link(skill.pages, deeds, skill.calls)
+            issues.setdefault(finding.path, []).append(instruction_rules.issue_of(finding))
+    if issues:
+        yield from instruction_rules.find_linked_orders(skill.pages, issues, skill.calls)
 
 
-def _file(skill: _Skill, tree: Tree, file: File, yara: Yara | None) -> None:
+def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile, yara: Yara | None) -> None:
     data = _read(tree, file.path)
-    if len(data) > _BYTES:
+    if len(data) > _MAX_FILE_BYTES:
         skill.unscanned.append(
-            (file.path, Message("it is larger than {size} MiB", size=_BYTES >> 20))
+            (file.path, Message("it is larger than {size} MiB", size=_MAX_FILE_BYTES >> 20))
         )
-        data = data[:_BYTES]
-    seen = [*yara.look(file.path, data)] if yara is not None else []
-    binary = look_at_binary(file.path, data)
+        data = data[:_MAX_FILE_BYTES]
+    seen = [*yara.scan(file.path, data)] if yara is not None else []
+    binary = inspect_binary(file.path, data)
     if binary is not None:
         skill.findings += seen
         skill.findings += binary.findings
@@ -386,45 +392,48 @@ def _file(skill: _Skill, tree: Tree, file: File, yara: Yara | None) -> None:
         if any(found.rule.endswith("-program") for found in binary.findings):
             skill.inventory.programs.add(file.path)
         return
-    if len(data) > _TEXT:
+    if len(data) > _MAX_TEXT_BYTES:
         skill.unscanned.append(
-            (file.path, Message("only its first {size} MiB are read as text", size=_TEXT >> 20))
+            (
+                file.path,
+                Message("only its first {size} MiB are read as text", size=_MAX_TEXT_BYTES >> 20),
+            )
         )
-        data = data[:_TEXT]
+        data = data[:_MAX_TEXT_BYTES]
     text, whole = _decoded(data)
     if not whole:
         skill.unscanned.append((file.path, Message("it is not all text")))
     kind = kind_of(file.path, text[:200])
     if is_program(file.path, kind) or (file.mode == "program" and kind != "markdown"):
         skill.inventory.programs.add(file.path)
-    _text(skill, file.path, text, kind, seen)
+    _scan_text(skill, file.path, text, kind, seen)
 
 
-def _text(skill: _Skill, path: str, text: str, kind: str, seen: list[Finding]) -> None:
+def _scan_text(skill: _SkillScan, path: str, text: str, kind: str, seen: list[Finding]) -> None:
     regions = [*regions_of(path, text)]
-    findings = [*seen, *find_unseen(path, text, kind)]
+    findings = [*seen, *find_hidden_characters(path, text, kind)]
     inner: list[Region] = []
     for region in regions:
         skill.budget.check()
         if region.kind == "python":
-            inner += _python(skill, path, region, findings)
+            inner += _scan_python(skill, path, region, findings)
         inner += decoded(region)
     for region in [*inner]:
         if region.kind == "decoded":
-            inner += decoded(region)  # once more: what was encoded twice
+            inner += decoded(region)  # encoded twice
     page = kind in {"markdown", "prose"}
     if page:
-        skill.pages.append(orders.Page(path, regions))
+        skill.pages.append(instruction_rules.PendingPage(path, regions))
     elif path.endswith(_SUFFIXES):
         skill.calls[path] = tuple(
             where for name, where in skill.names.items() if where != path and name in text
         )
     for region in (*regions, *inner):
-        skill.inventory.look(region)
-        look = shelldeeds.find_deeds if region.script else orders.find_orders
-        findings += look(path, region)
+        skill.inventory.add(region)
+        find = shell_rules.find_shell_issues if region.script else instruction_rules.find_orders
+        findings += find(path, region)
         findings += find_encoded(path, region)
-        findings += orders.find_flows(path, region)
+        findings += instruction_rules.find_flows(path, region)
     findings = _in_context(findings, regions, path)
     lowered = " ".join((text.lower(), *(region.text.lower() for region in inner)))
     findings += find_secrets(path, text, lowered)
@@ -432,27 +441,29 @@ def _text(skill: _Skill, path: str, text: str, kind: str, seen: list[Finding]) -
         findings += find_patterns(path, (*regions, *inner), lowered, skill.budget)
     except TooDense:
         skill.unscanned.append((path, Message("one word is repeated too often")))
-    skill.findings += _few(findings)
+    skill.findings += _limit_per_rule(findings)
 
 
 def _in_context(findings: list[Finding], regions: list[Region], path: str) -> list[Finding]:
-    """Findings by the part of the page that they stand in: a lesson is looked at, not blocked."""
+    """The findings; blocking ones in a text that teaches about attacks are downgraded."""
     starts = [region.line for region in regions]
     out: list[Finding] = []
     for finding in findings:
         at = bisect_right(starts, finding.line) - 1
         lesson = at >= 0 and RULES[finding.rule].talk and is_lesson(regions[at], path)
-        out.append(softened(finding) if lesson and finding.severity == "block" else finding)
+        out.append(downgrade(finding) if lesson and finding.severity == "block" else finding)
     return out
 
 
-def _python(skill: _Skill, path: str, region: Region, findings: list[Finding]) -> Iterator[Region]:
-    """Look at a piece of Python; yield what it hands to a shell."""
-    if len(region.text) > python.LONGEST:
+def _scan_python(
+    skill: _SkillScan, path: str, region: Region, findings: list[Finding]
+) -> Iterator[Region]:
+    """Scan Python code; yields the commands that it passes to a shell."""
+    if len(region.text) > python_analysis.MAX_MODULE_CHARS:
         skill.unscanned.append((path, Message("it is too long to be read as Python")))
         return
     try:
-        module = python.read_python(path, region, skill.budget)
+        module = python_analysis.read_python(path, region, skill.budget)
     except (RecursionError, MemoryError):
         skill.unscanned.append((path, Message("it is nested too deeply to be read as Python")))
         return
@@ -462,19 +473,18 @@ def _python(skill: _Skill, path: str, region: Region, findings: list[Finding]) -
         yield region._replace(kind="plain")
         return
     for found in module.findings:
-        deed = not region.script and RULES[found.rule].engine == "deeds"
-        kept = orders.in_fence(found, region) if deed else found
+        in_page = not region.script and RULES[found.rule].engine == "deeds"
+        kept = instruction_rules.order_in_fence(found, region) if in_page else found
         findings += [kept] if kept is not None else []
     skill.inventory.secrets.update(module.secrets)
     yield from module.commands
 
 
-def _few(findings: list[Finding]) -> Iterator[Finding]:
-    """The first findings of each rule: a thousand of one kind say no more."""
+def _limit_per_rule(findings: list[Finding]) -> Iterator[Finding]:
     count: dict[str, int] = {}
     for finding in dict.fromkeys(findings):
         count[finding.rule] = count.get(finding.rule, 0) + 1
-        if count[finding.rule] <= _PER_RULE:
+        if count[finding.rule] <= _MAX_FINDINGS_PER_RULE:
             yield finding
 
 
@@ -482,20 +492,20 @@ def _sorted(findings: list[Finding]) -> list[Finding]:
     order = {severity: at for at, severity in enumerate(SEVERITIES)}
     unique = dict.fromkeys(findings)
     ranked = sorted(unique, key=lambda one: (order[RULES[one.rule].severity], one.path, one.line))
-    return ranked[:_SHOWN]
+    return ranked[:_MAX_FINDINGS]
 
 
 def _read(tree: Tree, path: str) -> bytes:
     data = bytearray()
     for chunk in tree.chunks(path):
         data += chunk
-        if len(data) > _BYTES:
+        if len(data) > _MAX_FILE_BYTES:
             break
     return bytes(data)
 
 
 def _decoded(data: bytes) -> tuple[str, bool]:
-    """(text, whether all of it was text)."""
+    """(text, whether all of it is text)."""
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         text = data.decode("utf-16", "replace")
     else:
@@ -526,6 +536,6 @@ def _today() -> date:
 
 
 def _yara(rules: Sequence[str]) -> Yara | None:
-    from satchel.security.yara import load
+    from satchel.security.yara import load_rules
 
-    return load(tuple(rules))
+    return load_rules(tuple(rules))

@@ -1,8 +1,8 @@
-"""What do the YARA rules say? They need the extra `scan`; without it the other engines look alone.
+"""YARA rules, with the extra `scan`; without it the other engines scan alone.
 
-The shipped rules are compiled once and kept. A rule `encoded_shell` is `encoded-shell` in the
-reports; its sentences are in `rules/yara.toml`. Rules from a user's file are called
-`yara:<name>` and take `severity`, `what`, `why` and `fix` from their `meta`.
+The built-in rules are compiled once. A rule `encoded_shell` is `encoded-shell` in reports; its
+sentences are in `rules/yara.toml`. Rules of a user's file are named `yara:<name>` and take
+`severity`, `what`, `why` and `fix` from their `meta`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from satchel._language import Message
 from satchel._optional import available, require
 from satchel.errors import InvalidInput
+from satchel.i18n import Message
 from satchel.security.report import Finding
-from satchel.security.rules import RULES, SEVERITIES, Rule
+from satchel.security.rules import RULES, SEVERITIES, ScanRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_SECONDS = 5
+_FILE_TIMEOUT_S = 5
 _WORDS = "rule words {{ strings: {} condition: any of them }}"
-_LIMIT = 4 << 20
-"""Bytes of a user's file of rules."""
+_MAX_RULE_FILE_BYTES = 4 << 20
 _loaded: dict[tuple[str, ...], Yara | None] = {}
 _loading = threading.Lock()
-"""To compile takes a second and some memory: whoever comes meanwhile waits for the first."""
+"""Compiling takes a second and some memory, so concurrent callers wait for the first."""
 
 
 class _Owned:
-    """A scanner, and the thread that made it: no other may use it, nor let go of it."""
+    """A scanner and the thread that made it: no other thread may use or release it."""
 
     def __init__(self, scanner: Any) -> None:
         self.scanner = scanner
@@ -44,14 +43,14 @@ _alive: WeakSet[_Owned] = WeakSet()
 
 
 class PerThread(threading.local):
-    """A scanner for each thread: one that another thread made ends the process's work at once."""
+    """One scanner per thread: using that of another thread aborts the process."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._owned: _Owned | None = None
 
     def get(self) -> Any:
-        """This thread's."""
+        """The scanner of this thread."""
         if self._owned is None:
             self._owned = _Owned(self._make())
             _alive.add(self._owned)
@@ -60,9 +59,9 @@ class PerThread(threading.local):
 
 @atexit.register
 def _keep_others() -> None:
-    """Let the scanners of threads that still wait go with the process.
+    """Keep the scanners of other threads until the process ends.
 
-    The interpreter would let go of them in its own thread, and each would complain of it.
+    The interpreter would release them in the main thread, and each would print an error.
     """
     others = [one for one in _alive if one.thread != threading.get_ident()]
     if others:
@@ -73,13 +72,13 @@ def _keep_others() -> None:
 
 
 class Yara:
-    """Compiled rules, and the scanner that runs them."""
+    """Compiled rules with their scanners."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._scanner = PerThread(make)
 
-    def look(self, path: str, data: bytes) -> Iterator[Finding]:
-        """What the rules find in a file."""
+    def scan(self, path: str, data: bytes) -> Iterator[Finding]:
+        """The findings in a file."""
         for rule in self._scanner.get().scan(data).matching_rules:
             name = rule.identifier.replace("_", "-")
             if rule.namespace != "default":
@@ -96,7 +95,7 @@ class Yara:
 
 
 class Words:
-    """Finds which of many words a text holds, all at once: far faster than one by one."""
+    """Searches for many words at once, which is far faster than one by one."""
 
     def __init__(self, module: Any, words: tuple[str, ...]) -> None:
         names = {f"$w{at}": word for at, word in enumerate(words)}
@@ -112,15 +111,15 @@ class Words:
         self._scanner = PerThread(make)
 
     def present(self, text: str) -> set[str]:
-        """The words that `text`, in lower case, holds."""
+        """The words in `text`, which is in lower case."""
         found = self._scanner.get().scan(text.encode("utf-8", "replace")).matching_rules
         names = self._names
         return {names[one.identifier] for rule in found for one in rule.patterns if one.matches}
 
 
 def word_finder(words: tuple[str, ...]) -> Words | None:
-    """A finder of words; None when YARA is not installed."""
-    # Made once: one that a second thread replaces would be let go of with the first one's scanner.
+    """A word finder; None when YARA is not installed."""
+    # Under the lock: a second instance would release the first thread's scanner.
     with _loading:
         return _finder(words)
 
@@ -131,8 +130,8 @@ def _finder(words: tuple[str, ...]) -> Words | None:
     return None if module is None else Words(module, words)
 
 
-def load(files: tuple[str, ...]) -> Yara | None:
-    """The shipped rules and those of `files`; None when YARA is not installed.
+def load_rules(files: tuple[str, ...]) -> Yara | None:
+    """Load the built-in rules and those of `files`; None when YARA is not installed.
 
     Raises:
         MissingExtra: files are given, and YARA is not installed.
@@ -146,7 +145,7 @@ def load(files: tuple[str, ...]) -> Yara | None:
 
 
 def _compiled(module: Any, files: tuple[str, ...]) -> Callable[[], Any]:
-    """What makes a scanner of the rules."""
+    """Compile the rules; returns a factory of scanners."""
     compiler = module.Compiler()
     folder = os.path.join(os.path.dirname(__file__), "rules")
     for name in sorted(os.listdir(folder)):
@@ -157,7 +156,7 @@ def _compiled(module: Any, files: tuple[str, ...]) -> Callable[[], Any]:
         compiler.new_namespace(path)
         try:
             with open(path, encoding="utf-8") as file:
-                compiler.add_source(file.read(_LIMIT), origin=path)
+                compiler.add_source(file.read(_MAX_RULE_FILE_BYTES), origin=path)
         except OSError as exc:
             raise InvalidInput(
                 Message("`{path}` cannot be read: {reason}", path=path, reason=exc.strerror or exc),
@@ -175,17 +174,17 @@ def _compiled(module: Any, files: tuple[str, ...]) -> Callable[[], Any]:
 
     def make() -> Any:
         scanner = module.Scanner(rules)
-        scanner.set_timeout(_SECONDS)
+        scanner.set_timeout(_FILE_TIMEOUT_S)
         scanner.max_matches_per_pattern(3)
         return scanner
 
     return make
 
 
-def _user_rule(rule: Any) -> Rule:
+def _user_rule(rule: Any) -> ScanRule:
     meta: dict[str, Any] = dict(rule.metadata)
     severity = str(meta.get("severity", "review")).lower()
-    return Rule(
+    return ScanRule(
         id=f"yara:{rule.identifier}",
         severity=severity if severity in SEVERITIES else "review",
         what=str(meta.get("what") or meta.get("description") or rule.identifier),

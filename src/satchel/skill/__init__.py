@@ -1,13 +1,23 @@
-"""WHAT A SKILL IS: from the bytes of a SKILL.md to a record, its problems and its body.
+"""Parsing and validation of SKILL.md and skill.yaml files.
 
-Reading order: `model` (the records), `head` (the fast scan), `frontmatter` (the real parser, and
-what broken files still say), `validate` (everything an author should know).
-Tool skills: `manifest` (what a skill.yaml declares), `manifest_read` (from its bytes to that).
+Reading order: `document` and `model` (records), `header` (fast scan), `reader` (whole files),
+`frontmatter` (YAML and repairs), `metadata` (name and description), `validate` (all problems). Tool
+skills: `manifest` (records of a skill.yaml), `manifest_parser`.
 """
 
 from __future__ import annotations
 
-from satchel.skill.model import Document, Head, Origin, Skill
-from satchel.skill.problems import PROBLEMS, Problem, Rule, Severity
+from satchel.skill.document import SkillDocument, SkillHeader
+from satchel.skill.model import Skill, SkillOrigin
+from satchel.skill.problems import PROBLEMS, Problem, ProblemRule, Severity
 
-__all__ = ["PROBLEMS", "Document", "Head", "Origin", "Problem", "Rule", "Severity", "Skill"]
+__all__ = [
+    "PROBLEMS",
+    "Problem",
+    "ProblemRule",
+    "Severity",
+    "Skill",
+    "SkillDocument",
+    "SkillHeader",
+    "SkillOrigin",
+]

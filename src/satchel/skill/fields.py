@@ -1,23 +1,22 @@
-"""Which frontmatter fields exist, what type each has, and whether it does anything here.
+"""The known frontmatter fields: type, status and meaning.
 
-The Agent Skills specification names six fields; coding agents read many more. All are kept. An
-author should never have to guess whether a field acts: `honoured` ones do, `inert` ones are
-carried for the agents that read them.
+The Agent Skills specification defines six fields; coding agents read many more. All are kept:
+`honoured` fields have an effect in Satchel, `inert` ones only in other agents.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["text", "flag", "list", "map", "any"]
+Kind = Literal["text", "flag", "list", "map"]
 
 
-class Field(NamedTuple):
+class FrontmatterField(NamedTuple):
     """One frontmatter field."""
 
     name: str
     kind: Kind
-    """`list` also takes one line separated by commas or spaces."""
+    """`list` also accepts one line separated by commas or spaces."""
     status: Literal["honoured", "inert"]
     meaning: str
     spec: bool = False
@@ -25,36 +24,35 @@ class Field(NamedTuple):
 
 
 _FIELDS = (
-    Field("name", "text", "honoured", "what the skill is called", spec=True),
-    Field("description", "text", "honoured", "what it does and when to use it; the model sees it", spec=True),
-    Field("license", "text", "honoured", "shown by `satchel show`", spec=True),
-    Field("compatibility", "text", "honoured", "what the skill needs; shown by `satchel show`", spec=True),
-    Field("metadata", "map", "honoured", "kept for programs, as written", spec=True),
-    Field("allowed-tools", "list", "honoured", "tools that need no approval while the skill is loaded", spec=True),
-    Field("when_to_use", "text", "honoured", "joined to the description in the catalogue"),
-    Field("tags", "list", "honoured", "words for filters"),
-    Field("argument-hint", "text", "honoured", "shown beside the name, and in `satchel show`"),
-    Field("arguments", "list", "honoured", "names for `$name` in the body, in order"),
-    Field("disable-model-invocation", "flag", "honoured", "kept out of the catalogue; only a person can load it"),
-    Field("user-invocable", "flag", "inert", "`false` keeps it off a host's menu; hosts ask `Skill.for_people`"),
-    Field("disallowed-tools", "list", "honoured", "tools that are refused while the skill is loaded"),
-    Field("model", "text", "honoured", "which model runs a skill with `context: fork`, where the host knows that word"),
-    Field("effort", "text", "inert", "how hard the model thinks"),
-    Field("context", "text", "honoured", "`fork` runs the skill in a sub-agent"),
-    Field("agent", "text", "honoured", "which sub-agent runs a skill with `context: fork`"),
-    Field("hooks", "map", "inert", "commands around tool calls; never run"),
-    Field("paths", "list", "inert", "offers the skill only for matching files"),
-    Field("shell", "text", "inert", "which shell runs inline commands; never run"),
+    FrontmatterField("name", "text", "honoured", "what the skill is called", spec=True),
+    FrontmatterField("description", "text", "honoured", "what it does and when to use it; the model sees it", spec=True),
+    FrontmatterField("license", "text", "honoured", "shown by `satchel show`", spec=True),
+    FrontmatterField("compatibility", "text", "honoured", "what the skill needs; shown by `satchel show`", spec=True),
+    FrontmatterField("metadata", "map", "honoured", "kept for programs, as written", spec=True),
+    FrontmatterField("allowed-tools", "list", "honoured", "tools that need no approval while the skill is loaded", spec=True),
+    FrontmatterField("when_to_use", "text", "honoured", "joined to the description in the catalogue"),
+    FrontmatterField("tags", "list", "honoured", "words for filters"),
+    FrontmatterField("argument-hint", "text", "honoured", "shown beside the name, and in `satchel show`"),
+    FrontmatterField("arguments", "list", "honoured", "names for `$name` in the body, in order"),
+    FrontmatterField("disable-model-invocation", "flag", "honoured", "kept out of the catalogue; only a person can load it"),
+    FrontmatterField("user-invocable", "flag", "inert", "`false` keeps it off a host's menu; hosts ask `Skill.for_people`"),
+    FrontmatterField("disallowed-tools", "list", "honoured", "tools that are refused while the skill is loaded"),
+    FrontmatterField("model", "text", "honoured", "which model runs a skill with `context: fork`, where the host knows that word"),
+    FrontmatterField("effort", "text", "inert", "how hard the model thinks"),
+    FrontmatterField("context", "text", "honoured", "`fork` runs the skill in a sub-agent"),
+    FrontmatterField("agent", "text", "honoured", "which sub-agent runs a skill with `context: fork`"),
+    FrontmatterField("hooks", "map", "inert", "commands around tool calls; never run"),
+    FrontmatterField("paths", "list", "inert", "offers the skill only for matching files"),
+    FrontmatterField("shell", "text", "inert", "which shell runs inline commands; never run"),
 )  # fmt: skip
 
-FIELDS: dict[str, Field] = {field.name: field for field in _FIELDS}
-"""Every known field by its name."""
+FIELDS: dict[str, FrontmatterField] = {field.name: field for field in _FIELDS}
 
 SPEC_FIELDS = frozenset(field.name for field in _FIELDS if field.spec)
-"""What the published specification allows at the top level."""
+"""Fields that the published specification allows at the top level."""
 
 LISTED = ("when_to_use", "tags", "argument-hint", "disable-model-invocation", "user-invocable")
-"""Fields that decide how a skill is listed, so a scan keeps them beside name and description."""
+"""Fields that a scan keeps beside name and description."""
 
 SPELLINGS = {
     "allowed_tools": "allowed-tools",
@@ -71,11 +69,11 @@ SPELLINGS = {
     "desc": "description",
     "licence": "license",
 }
-"""Other spellings seen in real files, and the field that was meant."""
+"""Misspellings in real files, and the correct field."""
 
 
-def meant(key: str) -> str | None:
-    """The known field that `key` misspells, or None when it is right or unknown."""
+def correct_spelling(key: str) -> str | None:
+    """The field that `key` misspells, or None when it is correct or unknown."""
     if key in FIELDS:
         return None
     lower = key.lower()
@@ -84,6 +82,6 @@ def meant(key: str) -> str | None:
     return SPELLINGS.get(lower)
 
 
-def with_spellings(names: tuple[str, ...]) -> frozenset[str]:
-    """`names` and every known way they are misspelt, in lower case."""
+def with_misspellings(names: tuple[str, ...]) -> frozenset[str]:
+    """`names` and their known misspellings, in lower case."""
     return frozenset((*names, *(wrong for wrong, right in SPELLINGS.items() if right in names)))

@@ -1,9 +1,9 @@
-"""The bytes of a SKILL.md -> its fields, with line numbers and repairs, and its body.
+"""Parser for SKILL.md: frontmatter fields with line numbers, repairs of broken YAML, and the body.
 
-Delimiters are whole lines: splitting on the three characters `---` cuts descriptions that contain
-them. The block is read as YAML. Only when that fails is it cut at the keys in the first column and
-each is read alone; a broken one is taken as literal text. Each repair is a Problem, and so is what
-YAML does without a word: the last of two keys wins, ` #` cuts a line, `1.10` becomes 1.1.
+Delimiters are whole lines, since descriptions may contain `---`. The block is read as YAML. When
+that fails, it is split at the keys in the first column and each is read alone; a broken value
+becomes literal text. Each repair is a Problem, and so are the silent surprises of YAML: the last of
+two keys wins, ` #` starts a comment, `1.10` becomes 1.1.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from satchel._language import Message
-from satchel.skill.fields import FIELDS, meant
+from satchel.i18n import Message
+from satchel.skill.fields import FIELDS, correct_spelling
 from satchel.skill.problems import Problem
-from satchel.skill.yaml_block import (
+from satchel.skill.yaml_reader import (
     UNREAD,
     BadValue,
     Pairs,
-    Refusal,
     Scalar,
+    YamlRefusal,
     compose,
     value_of,
 )
@@ -30,12 +30,11 @@ from satchel.skill.yaml_block import (
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from satchel.skill.yaml_block import (
+    from satchel.skill.yaml_reader import (
         Node,
     )
 
-MAX_FRONTMATTER = 64 * 1024
-"""Longer frontmatter (in characters) is refused: no real one comes near it, and YAML costs time."""
+MAX_FRONTMATTER_CHARS = 64 * 1024
 
 _OPEN = re.compile(r"---([ \t]*)(?:\n|\Z)")
 _CLOSE = re.compile(r"---([ \t]*)$", re.MULTILINE)
@@ -50,19 +49,19 @@ _AGAIN = re.compile(
 _LOOKS_BINARY = (b"\x7fELF", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF", b"MZ")
 
 
-class Split(NamedTuple):
-    """A file taken apart."""
+class SplitFile(NamedTuple):
+    """A file split into frontmatter and body."""
 
     block: str | None
-    """The YAML between the delimiters, or None when the file is not a skill."""
+    """The YAML between the delimiters, or None when the file is no skill."""
     first_line: int
-    """Line number of the block's first line in the file."""
+    """Line number of the block in the file."""
     body: str
     problems: list[Problem]
 
 
 def decode(data: bytes) -> tuple[str | None, list[Problem]]:
-    """Turn bytes into text with Unix line ends; None when they are not text."""
+    """Decode bytes into text with Unix line ends; None when they are no text."""
     problems: list[Problem] = []
     if data.startswith(_LOOKS_BINARY):
         return None, [Problem("not-text")]
@@ -87,7 +86,7 @@ def decode(data: bytes) -> tuple[str | None, list[Problem]]:
     return text, problems
 
 
-def split(text: str) -> Split:
+def split_file(text: str) -> SplitFile:
     """Find the frontmatter in decoded text."""
     problems: list[Problem] = []
     stripped = text.lstrip("\n \t\ufeff") if text[:1] in "\n \t\ufeff" else text
@@ -100,7 +99,7 @@ def split(text: str) -> Split:
         start_line = 1
     opening = _OPEN.match(text)
     if opening is None:
-        return Split(None, 1, text, [*problems, _not_a_skill(text)])
+        return SplitFile(None, 1, text, [*problems, _not_a_skill(text)])
     if opening.group(1):
         problems.append(Problem("delimiter-spaces", line=start_line))
     start = opening.end()
@@ -117,18 +116,18 @@ def split(text: str) -> Split:
         if body.lstrip("\n \t").startswith("---") and _AGAIN.match(body):
             line = start_line + 2 + block.count("\n")
             problems.append(Problem("doubled-frontmatter", line=line))
-    if len(block) > MAX_FRONTMATTER:
-        return Split(None, 1, body, [*problems, too_large()])
+    if len(block) > MAX_FRONTMATTER_CHARS:
+        return SplitFile(None, 1, body, [*problems, too_large()])
     control = _CONTROL.search(block)
     if control:
         line = start_line + 1 + block.count("\n", 0, control.start())
         block, count = _CONTROL.subn("", block)
         problems.append(Problem("control-characters", line=line, values={"count": str(count)}))
-    return Split(block, start_line + 1, body, problems)
+    return SplitFile(block, start_line + 1, body, problems)
 
 
 def _closing(text: str, start: int) -> re.Match[str] | None:
-    """The first line after `start` that is `---` and nothing else."""
+    """The first line after `start` that consists of `---` alone."""
     at = start - 1
     while True:
         at = text.find("\n---", at)
@@ -141,15 +140,15 @@ def _closing(text: str, start: int) -> re.Match[str] | None:
 
 
 def too_large() -> Problem:
-    """The frontmatter is over the bound."""
-    return Problem("frontmatter-too-large", values={"limit": str(MAX_FRONTMATTER)})
+    """The problem of a frontmatter over the limit."""
+    return Problem("frontmatter-too-large", values={"limit": str(MAX_FRONTMATTER_CHARS)})
 
 
 def _unclosed(text: str, start: int, start_line: int) -> tuple[str, str, Problem]:
-    """Without a closing line, take only what stands before the first thing that is no YAML."""
+    """Without a closing line, the block ends before the first line that is no YAML."""
     end = _ENDS_UNCLOSED.search(text, start)
     stop = end.start() if end else len(text)
-    stop = min(stop, start + MAX_FRONTMATTER)
+    stop = min(stop, start + MAX_FRONTMATTER_CHARS)
     block = text[start:stop]
     line = start_line + 1 + block.count("\n")
     before = Message("line {part}", part=line) if end else "the end of the file"
@@ -157,7 +156,7 @@ def _unclosed(text: str, start: int, start_line: int) -> tuple[str, str, Problem
 
 
 def _not_a_skill(text: str) -> Problem:
-    """Name what the file begins with instead, so that its author sees the slip."""
+    """Describe what the file begins with instead."""
     head = text.lstrip()
     first = head.partition("\n")[0].strip()
     if not head:
@@ -200,11 +199,11 @@ _BLOCK_HEADER = re.compile(r"([>|])[+-]?\d?[+-]?(?:[ \t]+(?=\S)|[ \t]*\n)")
 _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
 
-_MAX_KEYS = 200
+_MAX_BROKEN_KEYS = 200
 
 
-class Part(NamedTuple):
-    """One key of a broken block."""
+class BrokenKey(NamedTuple):
+    """One key of a block that is not valid YAML."""
 
     key: str
     value: Any
@@ -214,14 +213,14 @@ class Part(NamedTuple):
     """0-based line in the block."""
 
 
-def recover(block: str, refused: Refusal | None) -> tuple[list[Part], list[Problem]]:
-    """Read every key that can be read. Lines in the problems are 0-based in the block."""
+def recover_keys(block: str, refused: YamlRefusal | None) -> tuple[list[BrokenKey], list[Problem]]:
+    """Read the keys of a broken block. Lines in the problems are 0-based in the block."""
     problems: list[Problem] = []
     block = _dedent(block)
-    joined = _SURROGATES.sub(_join, block)
+    joined = join_surrogates(block)
     cuts = _cuts(joined)
     _stray_start(joined[: cuts[0][0]] if cuts else joined, problems)
-    parts: list[Part] = []
+    parts: list[BrokenKey] = []
     wanted = _bounded(cuts, problems)
     for number, (start, key) in enumerate(cuts):
         if wanted is not None and start not in wanted:
@@ -229,7 +228,7 @@ def recover(block: str, refused: Refusal | None) -> tuple[list[Part], list[Probl
         end = cuts[number + 1][0] if number + 1 < len(cuts) else len(joined)
         chunk = joined[start:end]
         line = joined.count("\n", 0, start)
-        part, problem = _one(key, chunk.lstrip(" "), line)
+        part, problem = _read_key(key, chunk.lstrip(" "), line)
         parts.append(part)
         if problem is not None:
             problems.append(problem)
@@ -239,20 +238,24 @@ def recover(block: str, refused: Refusal | None) -> tuple[list[Part], list[Probl
         )
         problems.append(Problem("broken-surrogates", values={"key": key}))
     if refused is not None and not problems:
-        # Alone every key is harmless, together they are not: say what was refused.
+        # Each key alone is within bounds, the whole block is not.
         key = parts[-1].key if parts else ""
         values = {"key": key, "what": refused.what}
         problems.append(Problem("yaml-refused", line=refused.line, values=values))
     return parts, problems
 
 
-def _join(match: re.Match[str]) -> str:
+def join_surrogates(text: str) -> str:
+    """Replace pairs of `uXXXX` escapes that form one character, as in JSON."""
+    return _SURROGATES.sub(_join_pair, text)
+
+
+def _join_pair(match: re.Match[str]) -> str:
     high, low = int(match.group(1), 16), int(match.group(2), 16)
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
 def _dedent(block: str) -> str:
-    """Undo an indentation that the whole block shares."""
     if not block or block[0] not in " \n":
         return block
     lines = [line for line in block.split("\n") if line.strip()]
@@ -275,11 +278,13 @@ def _cuts(block: str) -> list[tuple[int, str]]:
 
 
 def _bounded(cuts: list[tuple[int, str]], problems: list[Problem]) -> set[int] | None:
-    """Which keys to read when there are absurdly many: the known ones. None means all."""
-    if len(cuts) <= _MAX_KEYS:
+    """Start offsets of the known keys when there are too many keys; None to read all."""
+    if len(cuts) <= _MAX_BROKEN_KEYS:
         return None
-    known = [at for at, key in cuts if key in FIELDS or meant(key) is not None][:_MAX_KEYS]
-    values = {"key": cuts[-1][1], "what": f"more than {_MAX_KEYS} keys in broken YAML"}
+    known = [at for at, key in cuts if key in FIELDS or correct_spelling(key) is not None][
+        :_MAX_BROKEN_KEYS
+    ]
+    values = {"key": cuts[-1][1], "what": f"more than {_MAX_BROKEN_KEYS} keys in broken YAML"}
     problems.append(Problem("yaml-refused", values=values))
     return set(known)
 
@@ -292,31 +297,35 @@ def _stray_start(text: str, problems: list[Problem]) -> None:
             return
 
 
-def _one(key: str, chunk: str, line: int) -> tuple[Part, Problem | None]:
-    """Read one key alone, or take its text."""
+def _read_key(key: str, chunk: str, line: int) -> tuple[BrokenKey, Problem | None]:
+    """Read one key alone; when that fails, use its text."""
     try:
         node = compose(chunk)
         if isinstance(node, Pairs) and len(node.nodes) == 2:
             source = fold(chunk)
-            return Part(key, value_of(node.nodes[1]), source, line), None
+            return BrokenKey(key, value_of(node.nodes[1]), source, line), None
         why, code = "it holds more than one value", "repaired-value"
-    except Refusal as exc:
+    except YamlRefusal as exc:
         text = fold(chunk)
         values = {"key": key, "what": exc.what}
-        return Part(key, text, text, line), Problem(
+        return BrokenKey(key, text, text, line), Problem(
             "yaml-refused", line=line + exc.line, values=values
         )
     except BadValue as exc:
         values = {"key": key, "text": exc.text, "kind": exc.kind}
-        return Part(key, exc.text, exc.text, line), Problem("bad-value", line=line, values=values)
+        return BrokenKey(key, exc.text, exc.text, line), Problem(
+            "bad-value", line=line, values=values
+        )
     except yaml.YAMLError as exc:
-        why, code = _why(chunk, exc)
+        why, code = _yaml_cause(chunk, exc)
     text = fold(chunk, first_only=key == "name")
-    return Part(key, text, text, line), Problem(code, line=line, values={"key": key, "why": why})
+    return BrokenKey(key, text, text, line), Problem(
+        code, line=line, values={"key": key, "why": why}
+    )
 
 
 def fold(chunk: str, *, first_only: bool = False) -> str:
-    """The text of a chunk after its key, its lines joined as YAML would fold them."""
+    """The text of a chunk after its key, with lines folded as in YAML."""
     value = chunk.partition(":")[2].strip()
     header = _BLOCK_HEADER.match(value)
     literal = bool(header and header.group(1) == "|")
@@ -331,8 +340,8 @@ def fold(chunk: str, *, first_only: bool = False) -> str:
     return "\n".join(" ".join(part.split("\n")).strip() for part in paragraphs)
 
 
-def _why(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
-    """Name the slip, and whether the literal text may be wrong."""
+def _yaml_cause(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
+    """The cause of a YAML error, and the problem code: the literal text may be wrong or not."""
     first, _, rest = chunk.partition(":")[2].strip().partition("\n")
     quote = first[:1]
     if quote and quote in "\"'":
@@ -354,34 +363,36 @@ def _why(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
     return str(problem), "repaired-value"
 
 
-class Fields(NamedTuple):
-    """What a block says."""
+class ParsedFields(NamedTuple):
+    """The fields of a block."""
 
     values: dict[str, Any]
-    """Every top-level key, as PyYAML reads it, or literal text where it was repaired."""
+    """Top-level keys with the values of PyYAML, or literal text after a repair."""
     lines: dict[str, int]
-    """The line of each key in the file."""
+    """Line of each key in the file."""
     texts: dict[str, str]
-    """The source of each value that is not text, for when text was meant."""
+    """Source of each value that is no text, for fields that must be text."""
     problems: list[Problem]
 
 
-def read_fields(block: str, first_line: int = 1, only: Container[str] | None = None) -> Fields:
-    """Read a block.
+def read_fields(
+    block: str, first_line: int = 1, only: Container[str] | None = None
+) -> ParsedFields:
+    """Parse a block.
 
     Args:
         block: The text between the delimiters.
-        first_line: The file's line number of the block's first line.
-        only: Keys whose values are wanted; the rest is checked for shape alone.
+        first_line: Line number of the block in the file.
+        only: Keys whose values are needed; the rest is only checked.
     """
-    refused: Refusal | None = None
+    refused: YamlRefusal | None = None
     try:
         node = compose(block, only)
         if isinstance(node, Pairs):
             return _from_pairs(node, block, first_line)
         if not isinstance(node, Scalar):
             return _not_a_mapping(node, first_line)
-    except Refusal as exc:
+    except YamlRefusal as exc:
         refused = exc
         node = None
     except yaml.YAMLError:
@@ -392,22 +403,24 @@ def read_fields(block: str, first_line: int = 1, only: Container[str] | None = N
     return fields
 
 
-def _not_a_mapping(node: Node | None, line: int, problems: list[Problem] | None = None) -> Fields:
+def _not_a_mapping(
+    node: Node | None, line: int, problems: list[Problem] | None = None
+) -> ParsedFields:
     kind = "empty" if node is None else "text" if isinstance(node, Scalar) else "a list"
     problem = Problem("not-a-mapping", line=line, values={"kind": kind})
-    return Fields({}, {}, {}, [*(problems or []), problem])
+    return ParsedFields({}, {}, {}, [*(problems or []), problem])
 
 
-def _from_pairs(node: Pairs, block: str, first_line: int) -> Fields:
-    fields = Fields({}, {}, {}, [])
+def _from_pairs(node: Pairs, block: str, first_line: int) -> ParsedFields:
+    fields = ParsedFields({}, {}, {}, [])
     nodes = node.nodes
     comments = " #" in block or "\t#" in block
     for number in range(0, len(nodes), 2):
         key, item = nodes[number], nodes[number + 1]
         if not isinstance(key, Scalar):
-            raise Refusal("a list or mapping as a key", key.line)
+            raise YamlRefusal("a list or mapping as a key", key.line)
         if key.plain and key.text == "<<":
-            raise Refusal("a merge key", key.line)
+            raise YamlRefusal("a merge key", key.line)
         name = key.text
         line = first_line + key.line
         if item is UNREAD:
@@ -416,38 +429,38 @@ def _from_pairs(node: Pairs, block: str, first_line: int) -> Fields:
             fields.problems.append(Problem("duplicate-key", line=line, values={"key": name}))
         end = nodes[number + 2].start if number + 2 < len(nodes) else len(block)
         source = block[key.start : end]
-        _take(fields, name, item, source, line)
+        _add_field(fields, name, item, source, line)
         if comments and isinstance(item, Scalar) and item.plain:
             rest = block[item.end :].partition("\n")[0]
             if rest.lstrip().startswith("#") and item.text:
                 fields.problems.append(Problem("hash-comment", line=line, values={"key": name}))
-    _respell(fields)
+    _fix_spelling(fields)
     return fields
 
 
-def _take(fields: Fields, name: str, item: Node, source: str, line: int) -> None:
+def _add_field(fields: ParsedFields, name: str, item: Node, source: str, line: int) -> None:
     try:
         value = value_of(item)
     except BadValue as exc:
         values = {"key": name, "text": exc.text, "kind": exc.kind}
         fields.problems.append(Problem("bad-value", line=line, values=values))
         value = fold(source) if not isinstance(item, Scalar) else item.text
-    except Refusal as exc:
+    except YamlRefusal as exc:
         values = {"key": name, "what": exc.what}
         fields.problems.append(Problem("yaml-refused", line=line, values=values))
         value = fold(source)
     if not isinstance(value, str):
         text = item.text if isinstance(item, Scalar) else fold(source)
         fields.texts[name] = text
-        _surprise(fields, name, value, text, line)
+        _report_conversion(fields, name, value, text, line)
     fields.values[name] = value
     fields.lines[name] = line
 
 
-def _surprise(fields: Fields, name: str, value: Any, text: str, line: int) -> None:
-    """Say where YAML turned text into something that reads differently."""
+def _report_conversion(fields: ParsedFields, name: str, value: Any, text: str, line: int) -> None:
+    """Report text that YAML converted into something that reads differently."""
     if name in FIELDS and name != "metadata":
-        return  # its own rule speaks of it
+        return  # reported by its own rule
     if isinstance(value, float) and (str(value) != text or text.endswith("0")):
         values = {"key": name, "text": text, "value": str(value)}
         fields.problems.append(Problem("number-value", line=line, values=values))
@@ -456,10 +469,10 @@ def _surprise(fields: Fields, name: str, value: Any, text: str, line: int) -> No
 
 
 def _from_recovery(
-    block: str, first_line: int, refused: Refusal | None, only: Container[str] | None
-) -> Fields:
-    parts, problems = recover(block, refused)
-    fields = Fields({}, {}, {}, [])
+    block: str, first_line: int, refused: YamlRefusal | None, only: Container[str] | None
+) -> ParsedFields:
+    parts, problems = recover_keys(block, refused)
+    fields = ParsedFields({}, {}, {}, [])
     for problem in problems:
         values = problem.values
         if problem.code == "stray-text":
@@ -476,15 +489,15 @@ def _from_recovery(
         fields.lines[part.key] = line
         if not isinstance(part.value, str):
             fields.texts[part.key] = part.text
-            _surprise(fields, part.key, part.value, part.text, line)
-    _respell(fields)
+            _report_conversion(fields, part.key, part.value, part.text, line)
+    _fix_spelling(fields)
     return fields
 
 
-def _respell(fields: Fields) -> None:
-    """Read `Name` as `name` and the like, when the right spelling is absent."""
+def _fix_spelling(fields: ParsedFields) -> None:
+    """Read `Name` as `name` and so on, when the correct spelling is absent."""
     for key in list(fields.values):
-        right = meant(key)
+        right = correct_spelling(key)
         if right is None or right in fields.values:
             continue
         values = {"key": key, "meant": right}

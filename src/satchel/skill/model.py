@@ -1,101 +1,61 @@
-"""What a skill is, once read.
-
-    Head       what a scan keeps of one file: small, immutable, shared between snapshots
-    Origin     the place it was found in
-    Skill      a Head at its Origin, with its state; everything else is read when asked for
-    Document   one SKILL.md read whole
-
-A library of 100,000 skills holds 100,000 Heads, so a Head has no room for what nobody asked for.
-"""
+"""`Skill`: a header with its location and state."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from satchel._language import Message
-from satchel.skill.problems import NO_PROBLEMS
+from satchel.i18n import Message
+from satchel.skill.document import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from satchel.skill.document import SkillDocument, SkillHeader
     from satchel.skill.problems import Problem
 
-MANIFEST = "skill.yaml"
-"""The file of a tool skill, beside a SKILL.md or instead of it."""
-
 Source = Literal["builtin", "system", "user", "project", "global", "extra", "server"]
-"""Who put a location there: shipped with Satchel, shipped with the host's product
+"""Kind of a location: shipped with Satchel, shipped with the host's product
 (`.agents/sys.skills`), the project's user (`.agents/skills`), the project (`skills/`, `.skills/`),
-the user's home, a path given by hand, or a server."""
+the user's home, a configured path, or a server."""
 
 State = Literal["active", "shadowed", "untrusted", "blocked", "excluded"]
-"""`active` skills are offered. The others are known, shown, and not offered."""
+"""Only `active` skills are offered."""
 
 
-class Head(NamedTuple):
-    """What a scan keeps of one SKILL.md."""
-
-    name: str
-    description: str
-    id: str
-    """The skill's folder, relative to its location, with `/`: a path, since names repeat."""
-    file: str
-    """The file's own name: `SKILL.md`, or a case variant; `skill.yaml` of a tool skill."""
-    mtime_ns: int
-    ctime_ns: int
-    size: int
-    extra: dict[str, Any] | None = None
-    """Those of `fields.LISTED` that the file has."""
-    problems: tuple[Problem, ...] = NO_PROBLEMS
-
-
-class Origin(NamedTuple):
-    """The place a skill was found in."""
+class SkillOrigin(NamedTuple):
+    """The location a skill was found in."""
 
     root: str
     """Absolute folder."""
     source: Source
     label: str
-    """How people name the place: `.agents/skills`, `~/.config/agents/skills`."""
+    """Display name: `.agents/skills`, `~/.config/agents/skills`."""
     writable: bool = True
-    """System places are read-only."""
     remote: str = ""
-    """Which server its skills come from, as models are told (`mcp docs`); empty when local.
+    """The server, such as `mcp docs`; empty when local.
 
-    What came from a server may not be run, and its `allowed-tools` grants nothing.
+    Programs of served skills are not run, and their `allowed-tools` grants nothing.
     """
-
-
-class Document(NamedTuple):
-    """A SKILL.md with its frontmatter, body and problems."""
-
-    fields: dict[str, Any]
-    """The frontmatter: every key the author wrote."""
-    lines: dict[str, int]
-    body: str
-    problems: tuple[Problem, ...]
-    head: Head | None
-    """None when the file is not a skill; `problems` says why."""
 
 
 class Skill(NamedTuple):
     """A skill in a library."""
 
-    head: Head
-    origin: Origin
+    head: SkillHeader
+    origin: SkillOrigin
     state: State = "active"
     winner: str = ""
-    """When shadowed: the `ref` of the skill that hides it."""
+    """The `ref` of the skill that shadows it."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name in its frontmatter."""
         return self.head.name
 
     @property
     def typed(self) -> str:
-        """The name quoted for a shell."""
+        """Its name, or its quoted path where a shell would split the name."""
         import re
 
         if re.fullmatch(r"\w[\w.-]*", self.head.name):
@@ -116,7 +76,7 @@ class Skill(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """Names this skill and no other: the location's label and the id."""
+        """Unique reference: the location's label and the id."""
         return f"{self.origin.label}/{self.head.id}" if self.head.id else f"{self.origin.label}/"
 
     @property
@@ -141,7 +101,7 @@ class Skill(NamedTuple):
 
     @property
     def is_system(self) -> bool:
-        """Shipped with a product: read-only here."""
+        """Shipped with a product, and read-only."""
         return self.origin.source in ("builtin", "system")
 
     @property
@@ -152,22 +112,22 @@ class Skill(NamedTuple):
 
     @property
     def is_tool(self) -> bool:
-        """It has tools and no instructions: there is a skill.yaml and no SKILL.md."""
+        """Whether it has a skill.yaml and no SKILL.md: tools without instructions."""
         return self.head.file == MANIFEST
 
     @property
     def when_to_use(self) -> str:
-        """The `when_to_use` field, or nothing."""
+        """The `when_to_use` field, or empty."""
         return str((self.head.extra or {}).get("when_to_use", ""))
 
     @property
     def argument_hint(self) -> str:
-        """The `argument-hint` field, or nothing."""
+        """The `argument-hint` field, or empty."""
         return str((self.head.extra or {}).get("argument-hint", ""))
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Words for filters."""
+        """The `tags` field."""
         return tuple((self.head.extra or {}).get("tags", ()))
 
     @property
@@ -180,18 +140,18 @@ class Skill(NamedTuple):
         """False when the author set `user-invocable: false`."""
         return bool((self.head.extra or {}).get("user-invocable", True))
 
-    def read(self, verify: Callable[[bytes], None] | None = None) -> Document:
-        """Read the whole file now: fields, body, every problem.
+    def read(self, verify: Callable[[bytes], None] | None = None) -> SkillDocument:
+        """Read the whole file: fields, body and all problems.
 
         Args:
-            verify: Gets the very bytes that the document is made of, and raises when it may not be.
+            verify: Called with the bytes of the document; raises to refuse them.
 
         Raises:
-            NotFound: the file is gone.
-            Refused: the operating system does not let us read it, or it lies on a server and
-                nobody verifies it.
+            NotFound: the file does not exist any more.
+            Refused: the operating system denies access, or it is a served skill and `verify` is
+                None.
         """
-        from satchel.skill.load import load_document
+        from satchel.skill.reader import load_document
 
         if self.origin.remote and verify is None:
             from satchel.errors import Refused

@@ -1,9 +1,9 @@
-"""A skill read whole -> everything its author should know, all at once.
+"""Validation of whole skills.
 
-Two questions, two functions. `check` asks what real agents do with the file: most answers are
-warnings and notes. `violations` asks whether it keeps to the published Agent Skills specification,
-and equals the reference validator wherever that follows the specification itself.
-`portable_fields` renders a frontmatter as hosts that read YAML 1.2 see it.
+check             problems in practice; most are warnings and notes
+violations        violations of the published Agent Skills specification, equal to the reference
+                  validator wherever that follows the specification
+portable_fields   a frontmatter as hosts that read YAML 1.2 see it
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from satchel.errors import NotFound, SkillBroken
-from satchel.skill.fields import FIELDS, SPEC_FIELDS, meant
-from satchel.skill.frontmatter import decode, split
-from satchel.skill.interpret import MAX_DESCRIPTION, MAX_NAME, as_flag, as_words
-from satchel.skill.load import load_document, parse_document
-from satchel.skill.model import MANIFEST
+from satchel.skill.document import MANIFEST
+from satchel.skill.fields import FIELDS, SPEC_FIELDS, correct_spelling
+from satchel.skill.frontmatter import decode, split_file
+from satchel.skill.metadata import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, as_flag, as_words
 from satchel.skill.problems import Problem
-from satchel.skill.yaml_block import Items, Pairs, Scalar, compose, kind_of
+from satchel.skill.reader import load_document, parse_document
+from satchel.skill.yaml_reader import Items, Pairs, Scalar, compose, kind_of
 
 if TYPE_CHECKING:
-    from satchel.skill.fields import Field
-    from satchel.skill.model import Document, Skill
-    from satchel.skill.yaml_block import Node
+    from satchel.skill.document import SkillDocument
+    from satchel.skill.fields import FrontmatterField
+    from satchel.skill.model import Skill
+    from satchel.skill.yaml_reader import Node
 
 _NULL = re.compile(r"(?:~|null|Null|NULL)?\Z")
 _BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
@@ -35,7 +36,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\
 _ENDLESS = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 _TEXTS = {"description": 1024, "compatibility": 500, "license": 0, "allowed-tools": 0}
-"""Fields that are text, and how long they may be; 0 means any length."""
+"""Text fields and their maximum length; 0 means any length."""
 
 
 def portable_fields(data: bytes) -> dict[str, Any]:
@@ -45,58 +46,60 @@ def portable_fields(data: bytes) -> dict[str, Any]:
         data: The whole file.
 
     Raises:
-        SkillBroken: readers would not agree on it, or it is no skill by the published format.
+        SkillBroken: readers would disagree, or it is no skill by the published format.
     """
     import yaml
 
-    from satchel.skill.yaml_block import Refusal
+    from satchel.skill.yaml_reader import YamlRefusal
 
     try:
         data.decode()
     except UnicodeDecodeError as exc:
-        raise _bad("the file is not UTF-8", "Save it as UTF-8") from exc
+        raise SkillBroken("the file is not UTF-8", "Save it as UTF-8") from exc
     text, _ = decode(data)
-    parts = split(text) if text is not None else None
+    parts = split_file(text) if text is not None else None
     if parts is None or parts.block is None or parts.first_line != 2:
-        raise _bad("it does not begin with frontmatter", "Begin the file with a line `---`")
+        raise SkillBroken("it does not begin with frontmatter", "Begin the file with a line `---`")
     try:
         node = compose(parts.block)
         fields = _value(node) if isinstance(node, Pairs) else None
-    except Refusal as exc:
-        raise _bad(f"its frontmatter uses {exc}", "Write the value out") from exc
+    except YamlRefusal as exc:
+        raise SkillBroken(f"its frontmatter uses {exc}", "Write the value out") from exc
     except (yaml.YAMLError, ValueError) as exc:
-        raise _bad(
+        raise SkillBroken(
             "its frontmatter is not YAML without a repair", "Run `satchel check` on it"
         ) from exc
     if not isinstance(fields, dict):
-        raise _bad("its frontmatter is not a table", "Write `name:` and `description:`")
+        raise SkillBroken("its frontmatter is not a table", "Write `name:` and `description:`")
     check_published(fields)  # pyright: ignore[reportUnknownArgumentType]
     return fields  # pyright: ignore[reportUnknownVariableType]
 
 
 def check_published(fields: dict[str, Any]) -> None:
-    """Make sure that fields are what the published format of skills says of them.
+    """Check fields against the published format.
 
     Raises:
-        SkillBroken: one of them is not.
+        SkillBroken: a field violates it.
     """
     name = fields.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _bad(
+        raise SkillBroken(
             "its `name` is not 1 to 64 lowercase letters, digits and single hyphens",
             "Rename it, and its folder",
         )
     if not isinstance(fields.get("description"), str) or not fields["description"].strip():
-        raise _bad("it has no `description` that is text", "Say what it does and when to use it")
+        raise SkillBroken(
+            "it has no `description` that is text", "Say what it does and when to use it"
+        )
     for field, most in _TEXTS.items():
         value = fields.get(field, "-")
         if not isinstance(value, str):
-            raise _bad(f"its `{field}` is not text", "Put the value in quotes, on one line")
+            raise SkillBroken(f"its `{field}` is not text", "Put the value in quotes, on one line")
         if most and not 1 <= len(value) <= most:
-            raise _bad(f"its `{field}` has not 1 to {most} characters", "Make it shorter")
+            raise SkillBroken(f"its `{field}` has not 1 to {most} characters", "Make it shorter")
     metadata: Any = fields.get("metadata", {})
     if not isinstance(metadata, dict) or not all(isinstance(one, str) for one in metadata.values()):  # pyright: ignore[reportUnknownVariableType]
-        raise _bad("its `metadata` is not a table of texts", "Put the values in quotes")
+        raise SkillBroken("its `metadata` is not a table of texts", "Put the values in quotes")
 
 
 def _value(node: Node) -> Any:
@@ -134,28 +137,24 @@ def _scalar(text: str) -> Any:
     return text
 
 
-def _bad(what: str, fix: str) -> SkillBroken:
-    return SkillBroken(what, fix)
-
-
-MAX_COMPATIBILITY = 500
-_LONG_BODY = 500
+MAX_COMPATIBILITY_CHARS = 500
+_MAX_BODY_LINES = 500
 _TAG = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>")
 _LEFT = re.compile(
     r"\s*(?:To be written\b|(?:TODO|TBD)(?=[.:]|\s*$)|\[TODO[:\]]|\[insert [^\]]*\]\s*$|"
     r"Lorem ipsum dolor\b|Description (?:goes )?here\W*$|待编写|待补充|在此填写)"
 )
-"""What a template leaves in place of a description; a skill may well be about such things."""
+"""Placeholders of templates, at the start only: a skill may be about such text."""
 _RESERVED = ("anthropic", "claude")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK = re.compile(r"""\]\(\s*<?([^()<>\s]{1,400})>?(?:\s+["'][^()]*)?\)""")
-"""The target of a Markdown link."""
+"""Target of a Markdown link."""
 _NAMED = re.compile(r"`((?:references|scripts|assets)/[^`\s]+)(?:\s[^`]*)?`")
-"""A path in backticks into one of the folders that a skill may have."""
+"""A path in backticks into one of a skill's own folders."""
 _NO_PATH = re.compile(r"[<>*{}$|\[\]…:\\]|\.\.\.|^[/#~?]|^path/to/|\b(?:YYYY|XXX?|NAME)\b")
-"""What is no path, or leads elsewhere: `references/<topic>.md`, `https://…`, `#top`."""
+"""Placeholders and external targets: `references/<topic>.md`, `https://…`, `#top`."""
 _FOR_EXAMPLE = re.compile(r"\bexamples?\b|\be\.g\.|\bsuch as\b|例如|比如|示例", re.IGNORECASE)
-"""A line that names files nobody has to have."""
+"""A line whose files are examples."""
 
 _BREAKS_SPEC = frozenset(
     (
@@ -184,7 +183,7 @@ _BREAKS_SPEC = frozenset(
         "key-spelling",
     )
 )
-"""Problems that also break the published specification. Others are advice."""
+"""Problems that also violate the published specification."""
 
 
 def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
@@ -192,7 +191,7 @@ def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
 
     Args:
         folder: A skill's folder or its SKILL.md; a folder may have a skill.yaml alone.
-        strict: Only what breaks the published specification.
+        strict: Only violations of the published specification.
 
     Raises:
         NotFound: there is neither a SKILL.md nor a skill.yaml.
@@ -216,35 +215,34 @@ def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
     document = load_document(folder, file)
     name = os.path.basename(folder)
     path = os.path.join(folder, file)
-    found = violations(document, name) if strict else check(document)
+    found = violations(document, name) if strict else check_document(document)
     if not strict:
         found += _file_names(folder, file) + _missing_files(document, folder, path)
     return [problem.at(path) for problem in sorted(found, key=lambda problem: problem.line)]
 
 
-def validate_draft(data: bytes, folder: str, file: str) -> tuple[Document, list[Problem]]:
-    """Check what a skill's file would be, before it is written; also the document it would be.
+def validate_draft(data: bytes, folder: str, file: str) -> tuple[SkillDocument, list[Problem]]:
+    """Check the content of a skill's file before it is written; also returns its document.
 
     Args:
         data: The whole file.
-        folder: Where it would be; the other files of the skill are there already.
-        file: How it would be called there.
+        folder: The skill's folder, with its other files.
+        file: The file's name.
     """
     name = os.path.basename(folder)
     document = parse_document(data, name, file, (0, 0, len(data)))
     if file == MANIFEST:
-        from satchel.skill.manifest_read import read_manifest, with_entry
+        from satchel.skill.manifest_parser import check_entry, read_manifest
 
-        found = list(with_entry(read_manifest(data, name), folder).problems)
+        found = list(check_entry(read_manifest(data, name), folder).problems)
     else:
-        found = check(document) + _missing_files(document, folder, data)
+        found = check_document(document) + _missing_files(document, folder, data)
     path = os.path.join(folder, file)
     return document, [problem.at(path) for problem in sorted(found, key=lambda one: one.line)]
 
 
 def _check_tools(folder: str) -> list[Problem]:
-    """What is wrong with a skill.yaml. No published specification speaks of it."""
-    from satchel.skill.manifest_read import load_manifest
+    from satchel.skill.manifest_parser import load_manifest
 
     try:
         return list(load_manifest(folder).problems)
@@ -254,7 +252,7 @@ def _check_tools(folder: str) -> list[Problem]:
 
 
 def _file_names(folder: str, file: str) -> list[Problem]:
-    """What is odd about how the file is called. A scan does not list every folder; this does."""
+    """Problems of the file's name; a scan does not list every folder."""
     try:
         others = [name for name in os.listdir(folder) if name.lower() == "skill.md"]
     except OSError:
@@ -269,23 +267,21 @@ def check_skill(skill: Skill) -> list[Problem]:
     """Read a skill of a library whole and check it.
 
     Raises:
-        SatchelError: it cannot be read any more.
+        SatchelError: it cannot be read.
     """
     if skill.is_tool:
         return _check_tools(skill.base_dir)
     document, folder, file = skill.read(), skill.base_dir, skill.head.file
-    found = check(document) + _file_names(folder, file)
+    found = check_document(document) + _file_names(folder, file)
     found += _missing_files(document, folder, skill.path)
     return [problem.at(skill.path) for problem in sorted(found, key=lambda problem: problem.line)]
 
 
-def _missing_files(document: Document, folder: str, file: str | bytes) -> list[Problem]:
-    """Files that the body names and the folder does not have, each once, with its line.
+def _missing_files(document: SkillDocument, folder: str, file: str | bytes) -> list[Problem]:
+    """Files that the body refers to and the folder lacks.
 
-    `file` is the file's path, or its content where it is not written yet.
-
-    Only what is surely meant as a file of this skill: a relative link, or a path in backticks that
-    begins with one of its folders. Code blocks and examples are skipped.
+    `file` is the file's path, or its content if it is not written yet. Relative links count, and
+    paths in backticks that begin with one of the skill's folders; code blocks and examples do not.
     """
     if document.head is None:
         return []
@@ -296,17 +292,17 @@ def _missing_files(document: Document, folder: str, file: str | bytes) -> list[P
             fenced = not fenced
         elif not fenced and ("](" in line or "`" in line):
             targets = _LINK.findall(line) if "](" in line else []
-            # `scripts/build.sh` is a project's as often, unless the skill has such a folder.
+            # `scripts/build.sh` may be the project's, unless the skill has such a folder.
             targets += [
                 path
                 for path in _NAMED.findall(line)
-                if not path.startswith("scripts/") or _is_there(folder, "scripts")
+                if not path.startswith("scripts/") or _exists(folder, "scripts")
             ]
             if not targets or _FOR_EXAMPLE.search(line):
                 continue
             for target in targets:
-                path = _own_path(target)
-                if path and path not in missing and not _is_there(folder, path):
+                path = _linked_path(target)
+                if path and path not in missing and not _exists(folder, path):
                     missing[path] = at
     if not missing:
         return []
@@ -317,8 +313,8 @@ def _missing_files(document: Document, folder: str, file: str | bytes) -> list[P
     ]
 
 
-def _own_path(target: str) -> str:
-    """The file that a link means, relative to the skill; nothing when it leads elsewhere."""
+def _linked_path(target: str) -> str:
+    """The target of a link relative to the skill; empty when it leads elsewhere."""
     if _NO_PATH.search(target) or target.endswith("/"):
         return ""
     path = target.partition("#")[0].partition("?")[0].rstrip(",;.")
@@ -333,12 +329,12 @@ def _own_path(target: str) -> str:
     return path
 
 
-def _is_there(folder: str, path: str) -> bool:
+def _exists(folder: str, path: str) -> bool:
     return os.path.exists(os.path.join(folder, path))
 
 
 def _first_line_of_body(file: str | bytes, body: str) -> int:
-    """The line of the file on which the body begins; 0 when it cannot be told."""
+    """The first line of the body; 0 when the file cannot be read."""
     try:
         if isinstance(file, str):
             with open(file, "rb") as stream:
@@ -348,8 +344,8 @@ def _first_line_of_body(file: str | bytes, body: str) -> int:
     return file.count(b"\n") - body.count("\n") + 1
 
 
-def check(document: Document) -> list[Problem]:
-    """Everything worth saying about a skill, in the order of the file."""
+def check_document(document: SkillDocument) -> list[Problem]:
+    """All problems of a skill, in the order of the file."""
     found = list(document.problems)
     if document.head is None:
         return found
@@ -358,7 +354,7 @@ def check(document: Document) -> list[Problem]:
         line = lines.get(key, 0)
         field = FIELDS.get(key)
         if field is None:
-            if meant(key) is None:
+            if correct_spelling(key) is None:
                 found.append(Problem("unknown-field", line=line, values={"key": key}))
         else:
             found += _check_field(field, value, line)
@@ -373,39 +369,36 @@ def check(document: Document) -> list[Problem]:
             found.append(Problem("name-reserved", line=lines.get("name", 0), values={"word": word}))
     if not document.body.strip():
         found.append(Problem("body-empty"))
-    elif document.body.count("\n") > _LONG_BODY:
+    elif document.body.count("\n") > _MAX_BODY_LINES:
         values = {"lines": str(document.body.count("\n"))}
         found.append(Problem("body-long", values=values))
     return sorted(found, key=lambda problem: problem.line)
 
 
-def _check_field(field: Field, value: Any, line: int) -> list[Problem]:
-    """One known field against its type, and whether it acts."""
+def _check_field(field: FrontmatterField, value: Any, line: int) -> list[Problem]:
     found: list[Problem] = []
     key = field.name
     if key in ("name", "description"):
-        return found  # `interpret` has spoken
+        return found  # checked by `interpret`
     kind = kind_of(value)
     wanted = {
         "text": "text",
         "flag": "true or false",
         "list": "a list",
         "map": "a mapping",
-        "any": "",
     }[field.kind]
     fits = {
         "text": isinstance(value, str),
         "flag": as_flag(value) is not None,
         "list": isinstance(value, (str, list)),
         "map": isinstance(value, dict),
-        "any": True,
     }[field.kind]
     if not fits and value is not None:
         found.append(
             Problem("field-type", line=line, values={"key": key, "wanted": wanted, "kind": kind})
         )
-    if key == "compatibility" and isinstance(value, str) and len(value) > MAX_COMPATIBILITY:
-        values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY)}
+    if key == "compatibility" and isinstance(value, str) and len(value) > MAX_COMPATIBILITY_CHARS:
+        values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY_CHARS)}
         found.append(Problem("field-too-long", line=line, values=values))
     if key == "allowed-tools" and isinstance(value, list):
         values = {"key": key, "line": " ".join(as_words(value))}
@@ -420,11 +413,11 @@ def _check_field(field: Field, value: Any, line: int) -> list[Problem]:
     return found
 
 
-def violations(document: Document, folder: str) -> list[Problem]:
-    """What breaks the published specification; empty means valid.
+def violations(document: SkillDocument, folder: str) -> list[Problem]:
+    """Violations of the published specification; empty means valid.
 
-    The specification knows only text, so `name: 123` is the text `123` to it, and letters of any
-    script may be in a name as long as they are lower-case.
+    The specification treats values as text, so `name: 123` is the text `123`, and a name may have
+    lower-case letters of any script.
     """
     found = [problem for problem in document.problems if problem.code in _BREAKS_SPEC]
     if document.head is None:
@@ -438,11 +431,15 @@ def violations(document: Document, folder: str) -> list[Problem]:
         elif key in ("name", "description", "compatibility") and isinstance(value, (list, dict)):
             values = {"key": key, "wanted": "text", "kind": kind_of(value)}
             found.append(Problem("field-type", line=line, values=values))
-        elif key == "compatibility" and isinstance(value, str) and len(value) > MAX_COMPATIBILITY:
-            values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY)}
+        elif (
+            key == "compatibility"
+            and isinstance(value, str)
+            and len(value) > MAX_COMPATIBILITY_CHARS
+        ):
+            values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY_CHARS)}
             found.append(Problem("field-too-long", line=line, values=values))
     description = fields.get("description")
-    if isinstance(description, str) and len(description) > MAX_DESCRIPTION:
+    if isinstance(description, str) and len(description) > MAX_DESCRIPTION_CHARS:
         values = {"length": str(len(description))}
         found.append(
             Problem("description-too-long", line=lines.get("description", 0), values=values)
@@ -452,7 +449,7 @@ def violations(document: Document, folder: str) -> list[Problem]:
     return sorted(found, key=lambda problem: problem.line)
 
 
-def _spec_name(document: Document, folder: str) -> list[Problem]:
+def _spec_name(document: SkillDocument, folder: str) -> list[Problem]:
     value = document.fields["name"]
     raw = value if isinstance(value, str) else document.head.name if document.head else ""
     name = unicodedata.normalize("NFKC", raw.strip())
@@ -460,12 +457,12 @@ def _spec_name(document: Document, folder: str) -> list[Problem]:
     found: list[Problem] = []
     shaped = all(char.isalnum() or char == "-" for char in name)
     if name != name.lower() or name.strip("-") != name or "--" in name or not shaped:
-        from satchel.skill.interpret import slug
+        from satchel.skill.metadata import slug
 
         found.append(
             Problem("name-pattern", line=line, values={"name": name, "better": slug(name)})
         )
-    if len(name) > MAX_NAME and not any(
+    if len(name) > MAX_NAME_CHARS and not any(
         problem.code == "name-too-long" for problem in document.problems
     ):
         found.append(Problem("name-too-long", line=line, values={"length": str(len(name))}))

@@ -1,25 +1,24 @@
-"""SKILLS ON DISK: how they come, change and go, and how nothing is lost on the way.
+"""Installing, updating and removing skills, all or nothing.
 
-    store.py         Store, the object callers hold: plan, then carry out
-    plan.py          what a change would do, shown before it is done, line by line too
-    prepare.py       a tree of files -> a step of a plan: staged, scanned, compared
-    choose.py        which skills of a source, and under which ids
-    update.py        newer versions, another name, edits that shall stay, and what the lockfile says
-                     exactly
-    merge.py         newer versions with the user's edits; is it still what is locked?
+    store.py         Store: plan a change, then apply it
+    plan.py          plans, steps and differences, also as unified diffs
+    planner.py       source or file tree -> step: staged, scanned, compared; selection of skills
+    update.py        steps for updates, renames, edits and locked skills
+    tree_merge.py    three-way merges; installed skills compared with the lockfile
+    trees.py         file trees and the digests that travel with them
 
-    scope.py         the folders that Satchel writes to, who owns them, and what the disk refuses
-    stage.py         where a skill waits until it is complete
-    transaction.py   every change is one, also across a crash
-    journal.py       the one that is under way, and those that are kept
-    history.py       what was there before, for `undo`
+    workdir.py       scopes, the work folder and its owner, disk errors
+    staging.py       staging folders
+    transaction.py   atomic changes and crash recovery
+    journal.py       the write-ahead journal and the history
+    history.py       undo and redo
 
-    sources/         where skills come from: folder, archive, git
-    archive/         one strict reader for zip and tar
-    export.py        a skill -> an archive, the same bytes everywhere
+    sources/         sources of skills: folder, archive, git
+    archive/         a strict reader for zip and tar
+    export.py        reproducible archives
 
-    signing.py       whose signatures count, making them and checking them
-    agents.py        where other agents look (agents.toml), what they see, and links to skills there
+    signing.py       SSH signatures and accepted signers
+    agents.py        other agents' skill folders (agents.toml), visibility and links
 
 A change goes from `store` through `plan` to `transaction`; nothing else writes to a scope.
 """

@@ -1,8 +1,8 @@
-"""Other agents (`agents.toml`): where each looks for skills, what it sees, and links that it finds.
+"""Other agents (`agents.toml`): their skill folders, which skills they find, and links for them.
 
-No agent is started. A link is recognised by where it leads, so no record is kept. What is there and
-is not a link to the skill is never replaced or removed. Only a skill that is offered here may be
-linked: another agent's model would read it unasked.
+No agent is started. A link is recognised by its target, so no record is kept. Anything that is not
+a link to the skill is never replaced or removed. Only a skill that is offered here may be linked:
+another agent would load it without asking.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._fs import is_really_inside
-from satchel._language import listed, say
 from satchel.errors import AccessDenied, Conflict, NotFound, Refused
-from satchel.library.locations import folder_of
-from satchel.skill.interpret import NAME
-from satchel.store.scope import check_id
+from satchel.i18n import listed, say
+from satchel.library.locations import local_folder
+from satchel.library.lockfile import check_id
+from satchel.skill.metadata import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,52 +25,53 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
 
 
-class Agent(NamedTuple):
+class SkillAgent(NamedTuple):
     """An agent that reads skills from folders."""
 
     id: str
     name: str
     project: tuple[str, ...]
-    """Folders in a project; the first is where we put a skill."""
+    """Folders in a project; links are made in the first."""
     user: tuple[str, ...]
-    """Folders below the user's home; the first is where we put a skill."""
+    """Folders below the user's home; links are made in the first."""
     links: Literal["yes", "partly", "unknown"] = "unknown"
     """Whether a skill's folder may be a symbolic link."""
     nested: bool = False
-    """Finds skills in folders within folders."""
+    """Whether it finds skills in nested folders."""
     same_name: bool = False
-    """Wants the folder to be called as the skill is."""
+    """Whether the folder must have the skill's name."""
     limit: int = 0
-    """Characters that a description may have; 0 when no limit is known."""
+    """The maximum length of a description; 0 when not known."""
     long: Literal["", "cut", "refused"] = ""
-    """What happens to a longer one."""
+    """The treatment of a longer description."""
     signs: tuple[str, ...] = ()
-    """Folders that show that it is used here."""
+    """Folders that show that the agent is in use."""
     seen: tuple[str, ...] = ()
-    """Where all this was read, and when."""
+    """The references for this entry, with dates."""
 
-    def places(self, project: str, home: str) -> list[Place]:
-        """Every folder it looks into, the project's first."""
-        found = [Place(item, os.path.join(project, item), user=False) for item in self.project]
+    def places(self, project: str, home: str) -> list[AgentFolder]:
+        """Its skill folders, the project's first."""
+        found = [
+            AgentFolder(item, os.path.join(project, item), user=False) for item in self.project
+        ]
         if home:
-            found += [Place(f"~/{item}", below_home(item, home), user=True) for item in self.user]
+            found += [
+                AgentFolder(f"~/{item}", below_home(item, home), user=True) for item in self.user
+            ]
         return found
 
     def is_here(self, project: str, home: str) -> bool:
-        """Whether it seems to be used in this project or by this user."""
-        return any(
-            os.path.exists(below_home(sign[2:], home)) if home else False
+        """Whether it is in use in this project or by this user."""
+        paths = [
+            below_home(sign[2:], home) if sign.startswith("~/") else os.path.join(project, sign)
             for sign in self.signs
-            if sign.startswith("~/")
-        ) or any(
-            os.path.exists(os.path.join(project, sign))
-            for sign in self.signs
-            if not sign.startswith("~/")
-        )
+            if home or not sign.startswith("~/")
+        ]
+        return any(map(os.path.exists, paths))
 
 
-class Place(NamedTuple):
-    """A folder that an agent looks into."""
+class AgentFolder(NamedTuple):
+    """A folder in which an agent finds skills."""
 
     label: str
     path: str
@@ -78,31 +79,21 @@ class Place(NamedTuple):
 
 
 @cache
-def all_agents() -> tuple[Agent, ...]:
-    """The table, in its own order: the widely used ones first."""
+def all_agents() -> tuple[SkillAgent, ...]:
+    """The agents of `agents.toml`, in that order."""
     import tomllib
 
     with open(os.path.join(os.path.dirname(__file__), "agents.toml"), "rb") as stream:
         table: dict[str, dict[str, Any]] = tomllib.load(stream)
-    return tuple(
-        Agent(
-            key,
-            row["name"],
-            tuple(row["project"]),
-            tuple(row["user"]),
-            row["links"],
-            row.get("nested", False),
-            row.get("same_name", False),
-            row.get("limit", 0),
-            row.get("long", ""),
-            tuple(row["signs"]),
-            tuple(row["seen"]),
-        )
-        for key, row in table.items()
-    )
+    agents: list[SkillAgent] = []
+    for key, row in table.items():
+        for field in ("project", "user", "signs", "seen"):
+            row[field] = tuple(row[field])
+        agents.append(SkillAgent(key, **row))
+    return tuple(agents)
 
 
-def agent_named(name: str) -> Agent:
+def agent_named(name: str) -> SkillAgent:
     """The agent of that id.
 
     Raises:
@@ -124,84 +115,86 @@ def agent_named(name: str) -> Agent:
 
 
 def user_home() -> str:
-    """The user's home; empty when nobody's, which would be a folder of the project."""
+    """The user's home folder; empty when it is not known."""
     home = os.path.expanduser("~")
     return home if os.path.isabs(home) else ""
 
 
 def below_home(item: str, home: str) -> str:
-    """A path below the user's home; `.config` may be elsewhere."""
+    """A path below the user's home, with XDG_CONFIG_HOME for `.config`."""
     config = os.environ.get("XDG_CONFIG_HOME") or ""
     if item.startswith(".config/") and os.path.isabs(config):
         return os.path.join(config, item.removeprefix(".config/"))
     return os.path.join(home, item)
 
 
-# --- what an agent sees -------------------------------------------------------------------
+# --- visibility ---------------------------------------------------------------------------
 
 View = Literal["sees", "perhaps", "hidden", "absent"]
-_BEST: tuple[View, ...] = ("sees", "perhaps", "hidden", "absent")
+_VIEWS_BY_RANK: tuple[View, ...] = ("sees", "perhaps", "hidden", "absent")
 
 
-class Sight(NamedTuple):
-    """One skill, as one agent has it."""
+class AgentVisibility(NamedTuple):
+    """Whether an agent finds a skill."""
 
     view: View
     place: str = ""
-    """The folder of the agent's that it is in."""
+    """The agent's folder in which it is."""
     path: str = ""
     kind: Literal["itself", "link", "other", ""] = ""
-    """The skill's own folder, a link to it, or something else of the same name."""
+    """The skill's own folder, a link to it, or another skill of the same name."""
     why: str = ""
-    """What keeps the agent from it, or from a part of it."""
+    """The reason why it is hidden, uncertain or truncated."""
 
 
-def sight_of(
-    agent: Agent, project: str, home: str, skill: Skill, *, user: bool | None = None
-) -> Sight:
-    """How an agent has one skill. The number of other skills costs nothing.
+def visibility_of(
+    agent: SkillAgent, project: str, home: str, skill: Skill, *, user: bool | None = None
+) -> AgentVisibility:
+    """Whether an agent finds a skill. The cost does not depend on the number of other skills.
 
     Args:
-        agent: Which agent.
+        agent: The agent.
         project: The project's folder.
-        home: The user's; empty when there is none.
-        skill: Which skill.
-        user: Only the folders of the user, or only those of the project; both when None.
+        home: The user's home folder; empty when there is none.
+        skill: The skill.
+        user: Only the folders of the user (True) or of the project (False); both when None.
     """
-    best = Sight("absent")
+    best = AgentVisibility("absent")
     for place in agent.places(project, home):
         if user is not None and place.user is not user:
             continue
-        for sight in _sights_in(agent, place, skill):
-            rank = (_BEST.index(sight.view), sight.kind == "other")
-            if rank < (_BEST.index(best.view), best.kind == "other"):
-                best = sight
+        for found in _visibilities_in(agent, place, skill):
+            rank = (_VIEWS_BY_RANK.index(found.view), found.kind == "other")
+            if rank < (_VIEWS_BY_RANK.index(best.view), best.kind == "other"):
+                best = found
     return best
 
 
-def _sights_in(agent: Agent, place: Place, skill: Skill) -> Iterator[Sight]:
+def _visibilities_in(
+    agent: SkillAgent, place: AgentFolder, skill: Skill
+) -> Iterator[AgentVisibility]:
     real, own = os.path.realpath(place.path), os.path.realpath(skill.base_dir)
     if own.startswith(real + os.sep):
         folder = os.path.relpath(own, real).replace(os.sep, "/")
-        view, why = _hindrance(agent, folder, skill, link=False)
-        yield Sight(view, place.label, os.path.join(place.path, folder), "itself", why)
+        view, why = _visibility_problem(agent, folder, skill, link=False)
+        yield AgentVisibility(view, place.label, os.path.join(place.path, folder), "itself", why)
     for name in {skill.name, os.path.basename(skill.base_dir)}:
         path = os.path.join(place.path, name)
         if os.path.dirname(os.path.normpath(path)) != place.path or not os.path.isdir(path):
             continue
         if os.path.realpath(path) == own:
             if os.path.islink(path):
-                view, why = _hindrance(agent, name, skill, link=True)
-                yield Sight(view, place.label, path, "link", why)
+                view, why = _visibility_problem(agent, name, skill, link=True)
+                yield AgentVisibility(view, place.label, path, "link", why)
         elif name == skill.name and os.path.isfile(os.path.join(path, "SKILL.md")):
-            yield Sight("sees", place.label, path, "other")
+            yield AgentVisibility("sees", place.label, path, "other")
 
 
-def skills_of(agent: Agent, project: str, home: str) -> dict[str, Sight]:
-    """Every skill in the folders of an agent, by name, and whether it is seen."""
+def skills_of(agent: SkillAgent, project: str, home: str) -> dict[str, AgentVisibility]:
+    """The skills in the folders of an agent, by name."""
     from satchel.library import Library, Location
 
-    found: dict[str, Sight] = {}
+    found: dict[str, AgentVisibility] = {}
     for place in agent.places(project, home):
         if not os.path.isdir(place.path):
             continue
@@ -209,15 +202,17 @@ def skills_of(agent: Agent, project: str, home: str) -> dict[str, Sight]:
         for skill in (*snapshot.skills, *snapshot.hidden):
             first = os.path.join(place.path, skill.head.id.partition("/")[0])
             link = os.path.islink(first) or os.path.islink(skill.base_dir)
-            view, why = _hindrance(agent, skill.head.id, skill, link=link)
+            view, why = _visibility_problem(agent, skill.head.id, skill, link=link)
             before = found.get(skill.name)
-            if before is None or _BEST.index(view) < _BEST.index(before.view):
-                found[skill.name] = Sight(view, place.label, skill.base_dir, why=why)
+            if before is None or _VIEWS_BY_RANK.index(view) < _VIEWS_BY_RANK.index(before.view):
+                found[skill.name] = AgentVisibility(view, place.label, skill.base_dir, why=why)
     return found
 
 
-def _hindrance(agent: Agent, folder: str, skill: Skill, *, link: bool) -> tuple[View, str]:
-    """What keeps an agent from a skill in `folder`, relative to where the agent looks."""
+def _visibility_problem(
+    agent: SkillAgent, folder: str, skill: Skill, *, link: bool
+) -> tuple[View, str]:
+    """The visibility of a skill in `folder`, relative to the agent's folder, and the reason."""
     if "/" in folder and not agent.nested:
         return "hidden", say("it lies in a folder within a folder")
     if agent.same_name and os.path.basename(folder) != skill.name:
@@ -233,15 +228,15 @@ def _hindrance(agent: Agent, folder: str, skill: Skill, *, link: bool) -> tuple[
     return "sees", ""
 
 
-class Done(NamedTuple):
-    """The outcome for one skill and one agent."""
+class LinkResult(NamedTuple):
+    """The result for one skill and one agent."""
 
     skill: str
     agent: str
     path: str
     action: Literal["made", "kept", "seen", "removed", "refused"]
     note: str = ""
-    """Why nothing was done."""
+    """The reason why nothing was done."""
 
 
 class Links:
@@ -254,12 +249,12 @@ class Links:
         user: bool = False,
         check: Callable[[Skill], object] | None = None,
     ) -> None:
-        """Links in the folders of a project, or with `user` in those of the user's home.
+        """Manage links in the folders of a project, or with `user` of the user's home.
 
         Args:
             settings: Of the project.
-            user: In the folders of the user's home.
-            check: Raises when a skill may not be used as it is, as `Library.seals.check` does.
+            user: Use the folders of the user's home.
+            check: Raises when a skill may not be used, as `Library.seals.check` does.
 
         Raises:
             Refused: the user has no home.
@@ -271,24 +266,24 @@ class Links:
             raise Refused(say("There is no home folder"), say("Set `HOME`"))
         self._check = check
 
-    def place(self, agent: Agent) -> str:
-        """The folder that skills for an agent are put into."""
+    def place(self, agent: SkillAgent) -> str:
+        """The folder in which links for an agent are made."""
         if self.user:
             return below_home(agent.user[0], self.home)
         return os.path.join(self.project, agent.project[0])
 
-    def target(self, skill: Skill, agent: Agent) -> str:
-        """The path of the link for a skill: its name is the skill's."""
+    def target(self, skill: Skill, agent: SkillAgent) -> str:
+        """The path of the link for a skill."""
         fits = NAME.fullmatch(skill.name)
         name = skill.name if fits else os.path.basename(skill.base_dir)
         return os.path.join(self.place(agent), check_id(name))
 
-    def link(self, skill: Skill, agent: Agent) -> Done:
-        """Put a skill where an agent looks.
+    def link(self, skill: Skill, agent: SkillAgent) -> LinkResult:
+        """Link a skill into an agent's folder.
 
         Raises:
-            Refused: the skill is not offered here, may not be used as it is, or cannot be linked.
-            Conflict: something else is in the way.
+            Refused: the skill is not offered here, may not be used, or cannot be linked.
+            Conflict: the path is taken.
             AccessDenied: the agent's folder leads out of the project.
         """
         if skill.state != "active":
@@ -296,34 +291,34 @@ class Links:
                 say("`{name}` is not offered here, so no other agent gets it", name=skill.name),
                 say("See why with `satchel why {name}`", name=skill.typed),
             )
-        folder_of(skill)  # there must be one
+        local_folder(skill)  # raises when there is none
         if self._check is not None:
             self._check(skill)
-        found = sight_of(agent, self.project, self.home, skill, user=self.user)
+        found = visibility_of(agent, self.project, self.home, skill, user=self.user)
         if found.kind == "itself" and found.view == "sees":
-            return Done(skill.name, agent.id, found.path, "seen")
+            return LinkResult(skill.name, agent.id, found.path, "seen")
         target = self.target(skill, agent)
         leads = self._leads(skill, target)
         if os.path.islink(target):
             if os.path.realpath(target) == os.path.realpath(skill.base_dir):
-                return Done(skill.name, agent.id, target, "kept")
+                return LinkResult(skill.name, agent.id, target, "kept")
             if not os.path.exists(target):
                 self._write(target, os.unlink, target)
         if os.path.lexists(target):
             raise self._in_the_way(target)
         self._write(target, os.symlink, leads, target)
-        return Done(skill.name, agent.id, target, "made")
+        return LinkResult(skill.name, agent.id, target, "made")
 
-    def unlink(self, name: str, agent: Agent, source: str = "") -> Done:
-        """Remove the link to a skill, or a link that leads nowhere.
+    def unlink(self, name: str, agent: SkillAgent, source: str = "") -> LinkResult:
+        """Remove the link to a skill, or a broken link.
 
         Args:
-            name: The skill's name, or that of its folder there.
-            agent: From whom.
+            name: The skill's name, or that of the link.
+            agent: The agent.
             source: The skill's own folder, where it is known.
 
         Raises:
-            NotFound: nothing of that name is there.
+            NotFound: there is nothing of that name.
             Conflict: it is not a link to the skill.
         """
         target = os.path.join(self.place(agent), check_id(name))
@@ -336,10 +331,10 @@ class Links:
         if not os.path.islink(target) or (os.path.exists(target) and not same):
             raise self._in_the_way(target)
         self._write(target, os.unlink, target)
-        return Done(name, agent.id, target, "removed")
+        return LinkResult(name, agent.id, target, "removed")
 
     def _leads(self, skill: Skill, target: str) -> str:
-        """The text of the link: relative in a project, so that it works on other machines."""
+        """The target of the link: relative in a project, so that it works on other machines."""
         if not skill.head.id:
             raise Refused(
                 say("The folder of `{name}` is the whole project", name=skill.name),

@@ -1,8 +1,8 @@
-"""How does a skill become one file that is the same on every machine?
+"""Writes reproducible archives of skills.
 
-Files are stored, not compressed: two builds of zlib pack the same text into different bytes, and
-skills are small. Names are sorted, times and modes fixed, nothing about the machine is in it. What
-is written here is read back by `store.archive`, with the same seal.
+Files are stored, not compressed: two builds of zlib compress the same text to different bytes, and
+skills are small. Names are sorted, times and modes fixed. `store.archive` reads such an archive
+with the same tree digest.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import zlib
 from struct import pack
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._language import say
 from satchel.errors import InvalidInput
+from satchel.i18n import say
+from satchel.skill.file_tree import LIMITS
 from satchel.store.archive.rules import check_path, refuse, shown
 from satchel.store.sources.base import subtree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import IO
 
-    from satchel.skill.tree import File, Limits, Tree
+    from satchel.skill.file_tree import Tree, TreeFile, TreeLimits
 
-_DAY = 33  # 1980-01-01, the first day a zip knows
-_BLOCK = 512
-_RECORD = 20 * _BLOCK
-_MOST = 0xFFFF0000
-"""Beyond this a zip needs other headers. No skill comes near."""
+_MIN_ZIP_DATE = 33  # 1980-01-01, the first day that a zip can hold
+_TAR_BLOCK_BYTES = 512
+_TAR_RECORD_BYTES = 20 * _TAR_BLOCK_BYTES
+_MAX_ZIP_BYTES = 0xFFFF0000
+"""A larger zip needs zip64 headers, which no skill comes near."""
 
 
 class Exported(NamedTuple):
@@ -38,63 +39,68 @@ class Exported(NamedTuple):
     digest: str
     """`sha256:…` of the archive itself."""
     notes: tuple[str, ...] = ()
-    """What was left out, and which links became copies."""
+    """Files that were left out, and links that became copies."""
 
 
 def write_archive(
-    tree: Tree, target: str, *, prefix: str = "", limits: Limits | None = None
+    tree: Tree, target: str, *, prefix: str = "", limits: TreeLimits = LIMITS
 ) -> Exported:
-    """Write a tree as `.zip`, `.tar` or `.tar.gz` (`.tgz`), as the target's name ends.
+    """Write a tree as `.zip`, `.tar` or `.tar.gz` (`.tgz`), and hash the archive.
 
     Args:
         tree: The files; links become copies.
-        target: The archive. It is replaced at once or not at all.
+        target: The archive. It is replaced atomically.
         prefix: A folder to put everything in, such as the skill's id.
-        limits: Other limits than those of one skill.
+        limits: The size limits.
 
     Raises:
-        InvalidInput: the name ends in something else.
+        InvalidInput: the name has another ending.
         Unsafe: a file has a name that no reader should accept.
         OSError: it cannot be written.
     """
-    from hashlib import sha256
+    from hashlib import file_digest
 
-    form = _form(target)
+    target = os.path.abspath(target)
+    notes = pack_tree(tree, target, prefix=prefix, limits=limits)
+    with open(target, "rb") as stream:
+        digest = file_digest(stream, "sha256").hexdigest()
+        return Exported(target, stream.tell(), f"sha256:{digest}", notes)
+
+
+def pack_tree(
+    tree: Tree, target: str, *, prefix: str = "", limits: TreeLimits = LIMITS
+) -> tuple[str, ...]:
+    """`write_archive` without hashing the archive; returns notes."""
+    write = _writer_for(target)
     if prefix:
         check_path(prefix)
         prefix += "/"
-    checked = subtree(tree) if limits is None else subtree(tree, "", limits)
-    target = os.path.abspath(target)
+    checked = subtree(tree, "", limits)
     temporary = f"{target}.{os.getpid()}.{os.urandom(4).hex()}"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(temporary, flags | getattr(os, "O_BINARY", 0), 0o644)
     try:
         with os.fdopen(descriptor, "w+b") as stream:
-            form(stream, checked, prefix)
+            write(stream, checked, prefix)
             stream.flush()
             os.fsync(stream.fileno())
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(0)
-            total = sha256()
-            while chunk := stream.read(1 << 20):
-                total.update(chunk)
         os.replace(temporary, target)
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-    return Exported(target, size, f"sha256:{total.hexdigest()}", checked.notes)
+    return checked.notes
 
 
-def _form(target: str):  # noqa: ANN202 - one of three functions below
+def _writer_for(target: str) -> Callable[[IO[bytes], Tree, str], None]:
     name = os.path.basename(target).lower()
-    for endings, form in (
+    for endings, write in (
         ((".zip", ".skill"), _write_zip),
         ((".tar.gz", ".tgz"), _write_gzip),
         ((".tar",), _write_tar),
     ):
         if name.endswith(endings):
-            return form
+            return write
     raise InvalidInput(
         say("`{path}` does not say which kind of archive it is to be", path=shown(target)),
         say("Let the name end in `.zip`, `.tar.gz` or `.tar`"),
@@ -116,18 +122,18 @@ def _write_zip(stream: IO[bytes], tree: Tree, prefix: str) -> None:
             crc = zlib.crc32(chunk, crc)
             size += len(chunk)
             stream.write(chunk)
-        _same_size(file, size)
+        _check_size(file, size)
         end = stream.tell()
-        if end > _MOST:
+        if end > _MAX_ZIP_BYTES:
             raise InvalidInput(
                 say("The archive would be larger than 4 GiB"), say("Export fewer skills at a time")
             )
-        about = pack("<HHHHHIIIHH", 20, flags, 0, 0, _DAY, crc, size, size, len(name), 0)
+        about = pack("<HHHHHIIIHH", 20, flags, 0, 0, _MIN_ZIP_DATE, crc, size, size, len(name), 0)
         stream.seek(at)
         stream.write(b"PK\x03\x04" + about)
         stream.seek(end)
         mode = (0o100755 if file.mode == "program" else 0o100644) << 16
-        made = pack("<H", 0x0314)  # by Unix, so that the right to execute is kept
+        made = pack("<H", 0x0314)  # made on Unix, so that the executable bit counts
         directory.append(b"PK\x01\x02" + made + about + pack("<HHHII", 0, 0, 0, mode, at) + name)
     _end_zip(stream, directory)
 
@@ -161,27 +167,27 @@ def _tar(tree: Tree, prefix: str) -> Iterator[bytes]:
         if len(name) > 100 or not name.isascii():
             record = _pax(name)
             yield _header(b"pax/path", len(record), 0o644, b"x") + _padded(record)
-            total += _BLOCK + len(_padded(record))
+            total += _TAR_BLOCK_BYTES + len(_padded(record))
             name = b"pax/" + zlib.crc32(name).to_bytes(4, "big").hex().encode()
         yield _header(name, file.size, 0o755 if file.mode == "program" else 0o644, b"0")
         size = 0
         for chunk in tree.chunks(file.path):
             size += len(chunk)
             yield chunk
-        _same_size(file, size)
-        yield bytes(-size % _BLOCK)
-        total += _BLOCK + size + -size % _BLOCK
-    total += 2 * _BLOCK
-    yield bytes(2 * _BLOCK + -total % _RECORD)
+        _check_size(file, size)
+        yield bytes(-size % _TAR_BLOCK_BYTES)
+        total += _TAR_BLOCK_BYTES + size + -size % _TAR_BLOCK_BYTES
+    total += 2 * _TAR_BLOCK_BYTES
+    yield bytes(2 * _TAR_BLOCK_BYTES + -total % _TAR_RECORD_BYTES)
 
 
-def _same_size(file: File, size: int) -> None:
+def _check_size(file: TreeFile, size: int) -> None:
     if size != file.size:
         raise refuse("changed-while-read", file.path)
 
 
 def _pax(name: bytes) -> bytes:
-    """A record that counts its own length."""
+    """A pax record with the path; its length includes the digits of the length."""
     rest = b" path=" + name + b"\n"
     size = len(rest) + 1
     while len(str(size)) + len(rest) != size:
@@ -190,7 +196,7 @@ def _pax(name: bytes) -> bytes:
 
 
 def _header(name: bytes, size: int, mode: int, kind: bytes) -> bytes:
-    block = bytearray(_BLOCK)
+    block = bytearray(_TAR_BLOCK_BYTES)
     block[0 : len(name)] = name
     for at, width, value in (
         (100, 8, mode),
@@ -209,14 +215,14 @@ def _header(name: bytes, size: int, mode: int, kind: bytes) -> bytes:
 
 
 def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % _BLOCK)
+    return data + bytes(-len(data) % _TAR_BLOCK_BYTES)
 
 
 # --- gzip ---------------------------------------------------------------------------------
 
 
 def _write_gzip(stream: IO[bytes], tree: Tree, prefix: str) -> None:
-    """A gzip whose blocks are stored: the format every tool opens, without anybody's zlib."""
+    """Write a gzip of stored blocks, which does not depend on the version of zlib."""
     stream.write(b"\x1f\x8b\x08\0\0\0\0\0\0\xff")
     crc = size = 0
     waiting = bytearray()

@@ -1,130 +1,128 @@
-"""What was there before, and how does it come back?
+"""Undo and redo.
 
-Undoing is a change like any other: it puts the folders and the lines of the lockfile back that one
-entry had replaced, and what is there now goes into the history in turn. So nothing is lost by
-undoing, not even edits made since, and it can be done again.
+An undo is a transaction: it restores the folders and lockfile entries that a change replaced, and
+the present ones move into the history. So an undo loses nothing, not even later edits, and can be
+undone itself.
 
     undo, undo     two steps back
     redo           one step forward again
-    a new change   ends what could be done again; it stays in the history until it is too old
+    a new change   clears the redo stack; its entries stay in the history until they are pruned
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel._language import say
 from satchel.errors import Conflict, LockBroken, NotFound, Refused
+from satchel.i18n import say
 from satchel.store import journal
-from satchel.store.journal import Change, standing
-from satchel.store.scope import TIMEOUT, check_scope, is_ours, unchanged
-from satchel.store.transaction import Draft, Repair, apply_rows, carry_out, recover_held, writing
+from satchel.store.disk_errors import disk_errors_as_refusal
+from satchel.store.journal import SkillChange
+from satchel.store.recovery import Repair, apply_rows, locked_scope, recover_locked
+from satchel.store.transaction import PendingChange, commit_locked
+from satchel.store.trees import digest_at, state_at
+from satchel.store.workdir import check_scope, is_ours
 
 if TYPE_CHECKING:
     from satchel.library.lockfile import Lock
-    from satchel.store.journal import Record
-    from satchel.store.scope import Scope
+    from satchel.store.journal import TransactionRecord
+    from satchel.store.trees import PathState
+    from satchel.store.workdir import Scope
 
 State = Literal["done", "undone", "past", "damaged"]
 
 
-class Entry(NamedTuple):
-    """One change of the past."""
+class HistoryEntry(NamedTuple):
+    """A completed change."""
 
     number: int
     op: str
     summary: str
     time: str
-    """As `2030-01-31T12:00:00Z`."""
+    """`2030-01-31T12:00:00Z`."""
     ids: tuple[str, ...]
-    """The skills that it touched."""
+    """The skills that it changed."""
     state: State
-    """`done`: it can be undone. `undone`: an undoing that can be taken back. `past`: neither.
-    `damaged`: it cannot be read, or was not written here; `summary` says which."""
-    changes: tuple[Change, ...] = ()
+    """`done`: can be undone. `undone`: an undo that can be redone. `past`: neither. `damaged`: it
+    cannot be read, or was not written here; the reason is in `summary`."""
+    changes: tuple[SkillChange, ...] = ()
     of: int = 0
-    """Which entry an undoing, or a doing again, is about; 0: it is neither."""
+    """The number of the entry that an undo or redo is about, else 0."""
 
 
 class Undone(NamedTuple):
-    """What was undone, or done again."""
+    """The result of an undo or redo."""
 
     number: int
     """Of the new entry in the history."""
     op: str
-    """Of the change that was undone or done again."""
+    """Of the change that was undone or redone."""
     summary: str
     ids: tuple[str, ...]
     repaired: tuple[str, ...] = ()
+    """What recovery did before."""
     notes: tuple[str, ...] = ()
-    """What else is worth saying, such as edits that went into the history."""
+    """Such as edits that moved into the history."""
     trouble: tuple[str, ...] = ()
-    """What of it could not be done, and what to do about that; empty when everything was."""
+    """What could not be done or confirmed, and what to do; empty when complete."""
 
 
-def history(scope: Scope) -> list[Entry]:
-    """What was changed, the newest first.
+def history(scope: Scope) -> list[HistoryEntry]:
+    """The completed changes, newest first.
 
     Raises:
-        Refused: the disk says no.
+        Refused: the history cannot be read.
     """
-    with unchanged(scope.part("history")):
+    with disk_errors_as_refusal(scope.part("history")):
         if not is_ours(scope):
             return []
         check_scope(scope)
-        past = journal.read_past(scope)
-    piles = journal.play(past.records)
-    entries = [_entry(record, piles) for record in past.records]
-    entries += [
-        Entry(number, "", say("it cannot be read"), "", (), "damaged") for number in past.damaged
-    ]
-    entries += [
-        Entry(number, "", say("it was not written here"), "", (), "damaged")
-        for number in past.foreign
-    ]
+        past = journal.read_history(scope)
+    undoable = journal.replay(past.records)
+    entries = [_history_entry(record, undoable) for record in past.records]
+    for numbers, reason in (
+        (past.damaged, say("it cannot be read")),
+        (past.foreign, say("it was not written here")),
+    ):
+        entries += [HistoryEntry(one, "", reason, "", (), "damaged") for one in numbers]
     return sorted(entries, key=lambda entry: -entry.number)
 
 
-def _entry(record: Record, piles: journal.Piles) -> Entry:
+def _history_entry(record: TransactionRecord, undoable: journal.UndoState) -> HistoryEntry:
     state: State = "past"
-    if record.number in piles.done:
+    if record.number in undoable.done:
         state = "done"
-    elif record.number in piles.undone:
+    elif record.number in undoable.undone:
         state = "undone"
-    return Entry(
+    return HistoryEntry(
         record.number, record.op, record.summary, record.time, record.ids, state, record.changes,
         record.of,
     )  # fmt: skip
 
 
-def undo(
-    scope: Scope,
-    *,
-    redo: bool = False,
-    number: int = 0,
-    timeout: float = TIMEOUT,
-) -> Undone:
-    """Bring back what the last change replaced; with `redo`, what the last undoing replaced.
+def undo(scope: Scope, *, redo: bool = False, number: int = 0) -> Undone:
+    """Restore what the last change replaced; with `redo`, what the last undo replaced.
 
     Args:
-        scope: Where.
-        redo: Take the last undoing back.
-        number: Only if it is this entry's turn; whoever's turn it is when 0.
-        timeout: Seconds that another writer may take.
+        scope: The scope.
+        redo: Redo the last undo.
+        number: Undo only if this entry is the next one; any when 0.
 
     Raises:
         NotFound: there is nothing to undo.
-        Conflict: it is another entry's turn.
+        Conflict: another entry is the next one.
         LockBroken: the lockfile is damaged.
-        Refused: the disk says no, the old folder is not there any more, or it cannot be undone.
+        Refused: the disk reports an error, the old folder is missing, or it cannot be undone.
     """
-    with writing(scope, timeout=timeout) as said:
-        repaired = [*(Repair("", (), text) for text in said), *recover_held(scope)]
+    with locked_scope(scope) as work_notes:
+        repaired = [*(Repair("", (), text) for text in work_notes), *recover_locked(scope)]
         notes: list[str] = []
-        with unchanged(scope.part("history")):
-            past, record = _next(scope, redo=redo)
+        seen: dict[str, PathState] = {}
+        with disk_errors_as_refusal(scope.part("history")):
+            past, record = _next_record(scope, redo=redo)
             if number and record.number != number:
                 raise Conflict(
                     say("Something else was changed since; nothing was undone"),
@@ -135,25 +133,26 @@ def undo(
                     say("Writing the lockfile anew cannot be undone"),
                     say("The damaged one is kept in `{path}`", path=record.entry(scope)),
                 )
-            changes = [_back(scope, record, change, notes) for change in record.changes]
+            changes = [
+                _restoring_change(scope, record, change, seen, notes) for change in record.changes
+            ]
         try:
             rows = record.rows("before")
         except LockBroken as exc:
-            raise _gone(record) from exc
+            raise _not_kept(record) from exc
         origin = _origin(record, past)
 
-        def relock(lock: Lock) -> Lock:
-            return apply_rows(lock, record.locked, rows)
-
-        draft = Draft(
-            "redo" if redo else "undo",
+        kind = "redo" if redo else "undo"
+        pending = PendingChange(
+            kind,
             origin.summary,
             changes,
-            relock,
-            kind="redo" if redo else "undo",
+            partial(apply_rows, ids=record.locked, rows=rows),
+            seen=seen,
+            kind=kind,
             of=record.number,
         )
-        receipt = carry_out(scope, draft, repaired=repaired)
+        receipt = commit_locked(scope, pending, repaired=repaired)
     return Undone(
         receipt.number,
         origin.op,
@@ -166,16 +165,16 @@ def undo(
 
 
 def last_locked(scope: Scope) -> Lock:
-    """The newest lockfile entry of each skill that the history has.
+    """The newest lockfile entry of each skill in the history.
 
     Raises:
-        Refused: the disk says no.
+        Refused: the history cannot be read.
     """
-    with unchanged(scope.part("history")):
+    with disk_errors_as_refusal(scope.part("history")):
         if not is_ours(scope):
             return {}
         check_scope(scope)
-        records = journal.read_past(scope).records
+        records = journal.read_history(scope).records
     lock: Lock = {}
     for record in records:
         with suppress(LockBroken):
@@ -183,31 +182,39 @@ def last_locked(scope: Scope) -> Lock:
     return lock
 
 
-def _next(scope: Scope, *, redo: bool) -> tuple[dict[int, Record], Record]:
-    """The past, and what of it comes back next."""
-    past = journal.read_past(scope)
-    piles = journal.play(past.records)
-    pile = piles.undone if redo else piles.done
-    if not pile:
+def _next_record(
+    scope: Scope, *, redo: bool
+) -> tuple[dict[int, TransactionRecord], TransactionRecord]:
+    """The history by number, and the next record to undo or redo."""
+    past = journal.read_history(scope)
+    state = journal.replay(past.records)
+    stack = state.undone if redo else state.done
+    if not stack:
         raise NotFound(
             say("There is nothing to do again") if redo else say("There is nothing to undo"),
             say("Run `satchel undo --list` to see what was changed")
             if any(past)
             else say("Satchel has changed nothing in `{folder}` yet", folder=scope.folder),
         )
-    if past.damaged and max(past.damaged) > pile[-1]:
+    if past.damaged and max(past.damaged) > stack[-1]:
         raise Refused(
             say("Change {number} of the history is damaged, so nobody knows what came before it; "
                 "nothing was changed", number=max(past.damaged)),
             say("Look at `{path}`", path=scope.part("history", str(max(past.damaged)))),
         )  # fmt: skip
     by_number = {record.number: record for record in past.records}
-    return by_number, by_number[pile[-1]]
+    return by_number, by_number[stack[-1]]
 
 
-def _back(scope: Scope, record: Record, change: Change, notes: list[str]) -> Change:
-    """The change that brings one skill back."""
-    now = standing(scope.target(change.id))
+def _restoring_change(
+    scope: Scope,
+    record: TransactionRecord,
+    change: SkillChange,
+    seen: dict[str, PathState],
+    notes: list[str],
+) -> SkillChange:
+    seen[change.id] = state_at(scope.target(change.id))
+    now = seen[change.id].digest
     if now and now != change.after:
         notes.append(
             say("`{name}` had been edited since: that is kept in the history", name=change.id)
@@ -215,23 +222,25 @@ def _back(scope: Scope, record: Record, change: Change, notes: list[str]) -> Cha
     elif now != change.after:
         notes.append(say("`{name}` had been removed since", name=change.id))
     if not change.before:
-        return Change(change.id, "", now, "")
+        return SkillChange(change.id, "", now, "")
     staged = record.old(scope, change.id)
-    found = standing(staged)
+    found = digest_at(staged)
     if found != change.before:
-        # Deleted, or somebody put something else there: that is not what is asked for.
-        raise _gone(record)
-    return Change(change.id, os.path.relpath(staged, scope.work).replace(os.sep, "/"), now, found)
+        # Deleted or replaced in the history's folder.
+        raise _not_kept(record)
+    return SkillChange(
+        change.id, os.path.relpath(staged, scope.work).replace(os.sep, "/"), now, found
+    )
 
 
-def _origin(record: Record, past: dict[int, Record]) -> Record:
-    """The change that an undoing, or a doing again, is about."""
+def _origin(record: TransactionRecord, past: dict[int, TransactionRecord]) -> TransactionRecord:
+    """The change that a chain of undo and redo is about."""
     while record.kind != "do" and record.of in past:
         record = past[record.of]
     return record
 
 
-def _gone(record: Record) -> Refused:
+def _not_kept(record: TransactionRecord) -> Refused:
     return Refused(
         say("What change {number} replaced is not in the history any more; nothing was changed",
             number=record.number),

@@ -1,129 +1,110 @@
-"""The journal of a change that is under way, and the history of those that are done.
+"""The write-ahead journal of a transaction, and the history of completed ones.
 
-`journal.json` exists only while a transaction is carried out. It says everything that is needed to
-finish the work: which folders take which places, and the lines of the lockfile before and after.
-When the work is done the same file is renamed into the history, so that one step both ends the
-transaction and records it. It carries a seal (`library/trust.py`): one that somebody else put there
-is not believed.
+`journal.json` exists only during a transaction. It holds everything needed to finish it: which
+folders take which places, and the lockfile entries before and after. A completed transaction
+renames the file into the history, so that one step both ends and records it. The file is signed
+(`library/ownership.py`); one signed elsewhere is ignored.
 
-The history only grows at its end: undoing is a transaction too. Playing it from the start gives two
-piles: what can be undone, and what can be done again.
+The history only grows at its end: an undo is a transaction too. Replaying it from the start gives
+two stacks, one for undo and one for redo.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from satchel._fs import is_odd, read_plain, write_atomic
-from satchel._language import say
+from satchel._fs import is_wrong_kind, read_plain, write_atomic
 from satchel.errors import Refused, SatchelError
-from satchel.library.trust import RECORD, SEAL, is_sealed, own_key, seal_of
-from satchel.skill.tree import VERSION_CONTROL, FolderTree, seal
-from satchel.store.scope import check_id
-from satchel.store.stage import remove_tree
+from satchel.i18n import say
+from satchel.library.lockfile import check_id, parse_lock
+from satchel.library.ownership import (
+    RECORD_KIND,
+    SIGNATURE,
+    load_or_create_key,
+    sign_record,
+    verify_record,
+)
+from satchel.skill.file_tree import VERSION_CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from satchel.library.lockfile import Lock
-    from satchel.store.scope import Scope
+    from satchel.store.workdir import Scope
 
 Kind = Literal["do", "undo", "redo"]
 
-NAME = "journal.json"
-ENTRY = "entry.json"
-VERSION = 1
-UNSEALED = "unsealed"
-"""Stands for something that is there and has no digest: a file, or a folder of odd things."""
-_STAGED = re.compile(r"(?:stage/[0-9a-f-]+/new|history/[0-9]+/old)/([^/]+)")
-MAX_FILE = 64 << 20
+JOURNAL_FILE = "journal.json"
+ENTRY_FILE = "entry.json"
+JOURNAL_VERSION = 1
+
+_STAGED_PATH = re.compile(r"(?:stage/[0-9a-f-]+/new|history/[0-9]+/old)/([^/]+)")
+MAX_RECORD_BYTES = 64 << 20
 
 
-class Foreign(ValueError):
-    """A record that was not written here."""
+class ForeignRecord(ValueError):
+    """A record that is not signed with this user's key."""
 
 
-class Change(NamedTuple):
-    """What happens to one skill."""
+class SkillChange(NamedTuple):
+    """The change of one skill's folder."""
 
     id: str
     staged: str
-    """The folder that takes its place; empty when the skill goes."""
+    """The folder that takes its place; empty for a removal."""
     before: str
-    """What is there now: a tree's digest, or empty for nothing. See `standing`."""
+    """The digest of the present content; see `PathState.digest`."""
     after: str
-    """What will be there; empty when the skill goes."""
+    """The digest of the new content; empty for a removal."""
 
 
-class Record(NamedTuple):
-    """One transaction, under way or done."""
+class TransactionRecord(NamedTuple):
+    """One transaction."""
 
     number: int
     op: str
-    """Which command."""
+    """The command."""
     summary: str
     time: str
-    """When, as `2030-01-31T12:00:00Z`."""
-    changes: tuple[Change, ...]
-    """With `staged` relative to the work area."""
+    """`2030-01-31T12:00:00Z`."""
+    changes: tuple[SkillChange, ...]
+    """With `staged` relative to the work folder."""
     locked: tuple[str, ...] = ()
-    """Ids whose entries in the lockfile change."""
+    """Ids whose lockfile entries change."""
     lock_before: str = ""
-    """The entries of the lockfile that change, as they were, written as a lockfile."""
+    """The changing lockfile entries before, in the lockfile's format."""
     lock_after: str = ""
-    """The same entries as they become."""
     kind: Kind = "do"
     of: int = 0
-    """Which transaction is undone or done again."""
+    """The number of the transaction that is undone or redone."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Every skill that it touches, on disk or in the lockfile."""
+        """Every skill that changes, on disk or in the lockfile."""
         return tuple(sorted({change.id for change in self.changes}.union(self.locked)))
 
     def rows(self, side: Literal["before", "after"]) -> Lock:
-        """The entries of the lockfile that change."""
-        from satchel.library.lockfile import parse_lock
-
+        """The changing lockfile entries on one side."""
         text = self.lock_before if side == "before" else self.lock_after
-        return parse_lock(text.encode(), NAME) if text else {}
+        return parse_lock(text.encode(), JOURNAL_FILE) if text else {}
 
     def entry(self, scope: Scope) -> str:
-        """Its folder in the history."""
+        """The folder of this transaction in the history."""
         return scope.part("history", str(self.number))
 
     def old(self, scope: Scope, skill_id: str) -> str:
-        """Where a folder goes that was replaced or removed."""
+        """The path of a replaced or removed folder in the history."""
         return scope.part("history", str(self.number), "old", skill_id)
 
 
-def standing(path: str) -> str:
-    """What is at a path: a digest, `link:…`, `UNSEALED`, or empty for nothing.
-
-    Raises:
-        OSError: the system does not say. That is never taken for an answer.
-    """
-    try:
-        mode = os.lstat(path).st_mode
-        if stat.S_ISLNK(mode):
-            return "link:" + os.readlink(path)
-        return seal(FolderTree(path)).digest if stat.S_ISDIR(mode) else UNSEALED
-    except (FileNotFoundError, NotADirectoryError):
-        # It is not there, or somebody is just changing it.
-        return UNSEALED if os.path.lexists(path) else ""
-    except SatchelError:
-        return UNSEALED
-
-
 def refuse_repository(path: str) -> None:
-    """Refuse to change a skill's folder that holds a repository: no digest covers it.
+    """Refuse to change a skill's folder that contains a repository: no digest covers it.
 
     Raises:
-        Refused: there is a `.git`, or another tool's folder of that kind, at any depth.
-        OSError: the disk says no.
+        Refused: there is a version control folder at any depth.
+        OSError: the folder cannot be read.
     """
     todo = [path] if os.path.isdir(path) and not os.path.islink(path) else []
     while todo:
@@ -140,28 +121,30 @@ def refuse_repository(path: str) -> None:
                 todo.append(entry.path)
 
 
-def render(record: Record, scope: Scope | None = None) -> bytes:
-    """A record as a file, sealed for a scope that asks for it.
+def render_record(record: TransactionRecord, scope: Scope | None = None) -> bytes:
+    """A record as the bytes of a file, signed when the scope has a key.
 
     Raises:
         OSError: the key cannot be read.
     """
     import json
 
-    table: dict[str, Any] = {"version": VERSION, **record._asdict()}
+    table: dict[str, Any] = {"version": JOURNAL_VERSION, **record._asdict()}
     table["changes"] = [change._asdict() for change in record.changes]
     if scope is not None and scope.marks:
-        table[SEAL] = seal_of(table, own_key(scope.marks)[0], scope.work, RECORD)
+        table[SIGNATURE] = sign_record(
+            table, load_or_create_key(scope.marks)[0], scope.work, RECORD_KIND
+        )
     # ASCII only: names that are not UTF-8 come back as they were.
     return (json.dumps(table, indent=1) + "\n").encode()
 
 
-def parse(data: bytes, scope: Scope | None = None) -> Record:
-    """A record from a file. It may have come with somebody's project, so nothing in it is believed.
+def parse_record(data: bytes, scope: Scope | None = None) -> TransactionRecord:
+    """Parse a record. The file may have come with a project, so every value is checked.
 
     Raises:
-        Foreign: it was not written here.
-        ValueError: it is damaged, or names a path outside the work area.
+        ForeignRecord: it is not signed with this user's key.
+        ValueError: it is damaged, or names a path outside the work folder.
         OSError: the key cannot be read.
     """
     import json
@@ -171,15 +154,16 @@ def parse(data: bytes, scope: Scope | None = None) -> Record:
         if (
             scope is not None
             and scope.marks
-            and not is_sealed(table, scope.marks, scope.work, RECORD)
+            and not verify_record(table, scope.marks, scope.work, RECORD_KIND)
         ):
-            raise Foreign(say("it was not written here"))
-        if table["version"] != VERSION:
+            raise ForeignRecord(say("it was not written here"))
+        if table["version"] != JOURNAL_VERSION:
             raise ValueError(f"its version is {table['version']!r}")
         changes = tuple(
-            Change(*(str(row[field]) for field in Change._fields)) for row in table["changes"]
+            SkillChange(*(str(row[field]) for field in SkillChange._fields))
+            for row in table["changes"]
         )
-        record = Record(
+        record = TransactionRecord(
             int(table["number"]),
             str(table["op"]),
             str(table["summary"]),
@@ -199,12 +183,12 @@ def parse(data: bytes, scope: Scope | None = None) -> Record:
     return record
 
 
-def _check(changes: Iterable[Change]) -> None:
-    """Every path is where Satchel puts things, and each skill occurs once."""
+def _check(changes: Iterable[SkillChange]) -> None:
+    """Check that every path is one that Satchel makes, and that each skill occurs once."""
     seen: set[str] = set()
     for change in changes:
         check_id(change.id)
-        found = _STAGED.fullmatch(change.staged)
+        found = _STAGED_PATH.fullmatch(change.staged)
         if change.id in seen or bool(change.staged) != bool(change.after):
             raise ValueError(f"it says two things about `{change.id}`")
         if change.staged and (found is None or found.group(1) != change.id):
@@ -212,13 +196,13 @@ def _check(changes: Iterable[Change]) -> None:
         seen.add(change.id)
 
 
-def relative(scope: Scope, changes: Iterable[Change]) -> list[Change]:
-    """The changes with their staged folders relative to the work area.
+def relative_to_work(scope: Scope, changes: Iterable[SkillChange]) -> list[SkillChange]:
+    """The changes with their staged folders relative to the work folder.
 
     Raises:
-        ValueError: one is somewhere else, or a skill is there twice.
+        ValueError: a staged folder is elsewhere, or a skill occurs twice.
     """
-    moves: list[Change] = []
+    moves: list[SkillChange] = []
     for change in changes:
         staged = change.staged and os.path.relpath(change.staged, scope.work).replace(os.sep, "/")
         moves.append(change._replace(staged=staged))
@@ -226,8 +210,8 @@ def relative(scope: Scope, changes: Iterable[Change]) -> list[Change]:
     return moves
 
 
-def is_plain(scope: Scope, path: str) -> bool:
-    """Whether no folder between the work area and a path is a link to somewhere else."""
+def is_free_of_links(scope: Scope, path: str) -> bool:
+    """Whether no folder between the work folder and a path is a symbolic link."""
     while path != scope.work:
         path = os.path.dirname(path)
         if os.path.islink(path) or len(path) < len(scope.work):
@@ -235,122 +219,114 @@ def is_plain(scope: Scope, path: str) -> bool:
     return True
 
 
-def read(path: str, scope: Scope | None = None) -> Record | None:
-    """A journal or an entry of the history; None when there is none.
+def read_record(path: str, scope: Scope | None = None) -> TransactionRecord | None:
+    """Read a journal or a history entry; None when there is none.
 
     Raises:
-        Foreign: it was not written here.
-        ValueError: it is damaged, or no plain file.
+        ForeignRecord: it is not signed with this user's key.
+        ValueError: it is damaged, or not a regular file.
         OSError: it cannot be read.
     """
     try:
-        data = read_plain(path, MAX_FILE)
+        data = read_plain(path, MAX_RECORD_BYTES)
     except FileNotFoundError:
         return None
     except OSError as exc:
-        if is_odd(exc):
+        if is_wrong_kind(exc):
             raise ValueError(exc.strerror or str(exc)) from exc
         raise
-    return parse(data, scope)
+    return parse_record(data, scope)
 
 
-def read_journal(scope: Scope) -> Record | None:
-    """The journal, when nothing in it leads elsewhere.
+def read_journal(scope: Scope) -> TransactionRecord | None:
+    """Read the journal; None when there is none.
 
     Raises:
-        ValueError: it is damaged, or something does, or it was not written here.
+        ValueError: it is damaged or foreign, or a folder that it names is a link.
         OSError: it cannot be read.
     """
-    record = read(scope.part(NAME), scope)
+    record = read_record(scope.part(JOURNAL_FILE), scope)
     if record is not None:
         places = [record.old(scope, "x"), *(scope.part(c.staged) for c in record.changes)]
-        if not all(is_plain(scope, place) for place in places):
+        if not all(is_free_of_links(scope, place) for place in places):
             raise ValueError("a folder in it is a link")
     return record
 
 
-def write(scope: Scope, record: Record) -> None:
-    """Put the journal on the disk: from here on the change will be made, whatever happens."""
-    write_atomic(scope.part(NAME), render(record, scope))
+def write_journal(scope: Scope, record: TransactionRecord) -> None:
+    """Write the journal durably. From here on a crash is rolled forward."""
+    write_atomic(scope.part(JOURNAL_FILE), render_record(record, scope))
 
 
-KEPT = 20
-"""How many changes can be undone."""
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-_MANY = 10**8
-_BASE = re.compile(r"[0-9a-f]{64}\.zip")
+_NUMBER_NAME = re.compile(r"[1-9][0-9]{0,8}")
+_MAX_OWN_NUMBER = 10**8
 
 
-class Piles(NamedTuple):
-    """What can be undone and done again, by number; the next one last."""
+class UndoState(NamedTuple):
+    """Numbers of the transactions that can be undone and redone; the next one last."""
 
     done: list[int]
     undone: list[int]
 
 
 def numbers(scope: Scope) -> list[int]:
-    """The numbers that are taken, in order."""
+    """The numbers of all history folders, in order."""
     try:
         names = os.listdir(scope.part("history"))
     except FileNotFoundError:
         return []
-    return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
+    return sorted(int(name) for name in names if _NUMBER_NAME.fullmatch(name))
 
 
 def next_number(scope: Scope) -> int:
-    """A number that is not taken, after all those that we gave.
+    """A free number above all that Satchel assigned.
 
-    A stranger may have put an entry there with the highest number that there is.
+    Numbers from `_MAX_OWN_NUMBER` up do not count: a folder that came with a project may have one.
     """
     taken = set(numbers(scope))
-    number = max((one for one in taken if one < _MANY), default=0) + 1
+    number = max((one for one in taken if one < _MAX_OWN_NUMBER), default=0) + 1
     while number in taken:
         number += 1
     return number
 
 
-class Past(NamedTuple):
-    """What the history holds."""
+class HistoryState(NamedTuple):
+    """The content of the history."""
 
-    records: list[Record]
+    records: list[TransactionRecord]
     """In order."""
     damaged: list[int]
-    """Numbers of entries that say nothing any more."""
+    """Numbers of entries that cannot be parsed."""
     foreign: list[int]
-    """Numbers of entries that were not written here: another user's, or a stranger's."""
+    """Numbers of entries that are not signed with this user's key."""
 
 
-def read_past(scope: Scope) -> Past:
-    """Every transaction that is kept.
+def read_history(scope: Scope) -> HistoryState:
+    """Read all transactions of the history.
 
     Raises:
-        OSError: one cannot be read. That must not look as if it had never been.
+        OSError: one cannot be read.
     """
-    past = Past([], [], [])
+    past = HistoryState([], [], [])
     for number in numbers(scope):
-        path = scope.part("history", str(number), ENTRY)
-        if not is_plain(scope, path):
-            past.damaged.append(number)
-            continue
+        path = scope.part("history", str(number), ENTRY_FILE)
+        plain = is_free_of_links(scope, path)
         try:
-            record = read(path, scope)
-        except Foreign:
+            record = read_record(path, scope) if plain else None
+        except ForeignRecord:
             past.foreign.append(number)
-            continue
         except ValueError:
             past.damaged.append(number)
-            continue
-        if record is None:
-            continue
-        if record.number == number:
-            past.records.append(record)
         else:
-            past.damaged.append(number)
+            if record is not None and record.number == number:
+                past.records.append(record)
+            elif record is not None or not plain:
+                past.damaged.append(number)
     return past
 
 
-def play(past: Sequence[Record]) -> Piles:
-    """What can be undone and done again after all this."""
+def replay(past: Sequence[TransactionRecord]) -> UndoState:
+    """What can be undone and redone after these transactions."""
     done: list[int] = []
     undone: list[int] = []
     for record in past:
@@ -363,55 +339,4 @@ def play(past: Sequence[Record]) -> Piles:
         else:
             done.append(record.number)
             undone.clear()
-    return Piles(done, undone)
-
-
-def prune(scope: Scope, lock: Lock) -> None:
-    """Let go of what is too old to be undone, and of bases that nothing refers to.
-
-    Called when a change is complete and acknowledged in the history. An entry is renamed away
-    before it is deleted, so that a crash never leaves half of one.
-    """
-    taken = numbers(scope)
-    if len(taken) > KEPT:
-        past = read_past(scope).records
-        piles = play(past)
-        keep = {*taken[-KEPT:], *piles.done[-KEPT:], *piles.undone[-KEPT:]}
-        # A damaged one is kept: somebody may still want to look at it.
-        for record in past:
-            if record.number not in keep:
-                _discard(scope, scope.part("history", str(record.number)))
-    _prune_bases(scope, lock)
-
-
-def _prune_bases(scope: Scope, lock: Lock) -> None:
-    wanted = {digest for entry in lock.values() for digest in (entry.tree, entry.upstream)}
-    candidates = [
-        name
-        for name in os.listdir(scope.part("base"))
-        if _BASE.fullmatch(name) and f"sha256:{name.removesuffix('.zip')}" not in wanted
-    ]
-    if not candidates:
-        return
-    texts: list[bytes] = []
-    for number in numbers(scope):
-        path = scope.part("history", str(number), ENTRY)
-        try:
-            texts.append(read_plain(path, MAX_FILE))
-        except FileNotFoundError:
-            continue
-        except OSError as exc:
-            if not is_odd(exc):
-                raise
-    for name in candidates:
-        mark = os.fsencode(name.removesuffix(".zip"))
-        if not any(mark in text for text in texts):
-            path = scope.part("base", name)
-            if os.path.islink(path) or not os.path.isdir(path):
-                os.unlink(path)
-
-
-def _discard(scope: Scope, path: str) -> None:
-    away = scope.part("trash", f"{os.path.basename(path)}-{os.urandom(6).hex()}")
-    os.rename(path, away)
-    remove_tree(away)
+    return UndoState(done, undone)

@@ -1,8 +1,8 @@
-"""What a change would do, shown before it is done.
+"""Plans: the steps of a change, for review before it is applied.
 
-A `Plan` holds one `Step` for each skill. Everything a person wants to know before saying yes is in
-it: the files, the frontmatter, new programs, new hosts, new secrets, and what the scan found. The
-terminal, a web page and a script read the same plan.
+A `ChangePlan` has one `ChangeStep` for each skill, with the differences of files and frontmatter,
+new programs, hosts and secrets, and the findings of the scan. The terminal, the browser and scripts
+use the same plan.
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from satchel._language import say
-from satchel.skill.tree import read_whole, seal
+from satchel.i18n import say
+from satchel.skill.file_tree import read_whole
+from satchel.store.trees import PathState, digest_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import ExitStack
 
     from satchel.errors import SatchelError
-    from satchel.library.lockfile import Locked
-    from satchel.security import Report
-    from satchel.skill.tree import Seal, Tree
-    from satchel.store.scope import Scope
-    from satchel.store.stage import Stage
+    from satchel.library.lockfile import LockEntry
+    from satchel.security import ScanReport
+    from satchel.skill.file_tree import Tree, TreeDigest
+    from satchel.store.staging import StagingFolder
+    from satchel.store.workdir import Scope
 
 Kind = Literal["add", "replace", "remove", "same", "refused"]
 
 
 class Difference(NamedTuple):
-    """How a skill would change."""
+    """The differences between two versions of a skill."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -36,20 +37,19 @@ class Difference(NamedTuple):
     fields: tuple[tuple[str, str, str], ...] = ()
     """Of the frontmatter: key, before, after."""
     programs: tuple[str, ...] = ()
-    """Files that can be run and are new or changed."""
+    """New or changed programs."""
     hosts: tuple[str, ...] = ()
-    """Hosts that nothing in the skill named before."""
+    """New hosts."""
     secrets: tuple[str, ...] = ()
-    """Secrets that nothing in the skill asked for before."""
+    """New secrets."""
     kept: tuple[str, ...] = ()
-    """Files in which your own edits are kept."""
+    """Files with edits of the user that are kept."""
     powers: tuple[str, ...] = ()
-    """What the program of a tool skill may touch and might not before: `network`, `files: write`,
-    `secret: API_KEY`. Of a new one, all of it."""
+    """New permissions of a tool skill's program: `network`, `files: write`, `secret: API_KEY`."""
 
     @property
     def empty(self) -> bool:
-        """Nothing would change."""
+        """Whether no file differs."""
         return not (self.added or self.removed or self.changed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,40 +61,43 @@ class Difference(NamedTuple):
         return table
 
 
-class Step(NamedTuple):
-    """What would happen to one skill."""
+class ChangeStep(NamedTuple):
+    """The planned change of one skill."""
 
     kind: Kind
     id: str
     name: str = ""
     description: str = ""
-    before: Locked | None = None
-    """Its entry in the lock now."""
-    after: Locked | None = None
-    """Its entry in the lock then; None when it has none."""
-    was: str = ""
-    """Digest of what is on disk now; empty when there is nothing."""
-    seal: Seal | None = None
-    """What would be on disk then."""
+    before: LockEntry | None = None
+    """The present lockfile entry."""
+    after: LockEntry | None = None
+    """The new lockfile entry; None when the skill is not locked."""
+    installed: PathState = PathState("")
+    """The present content of its folder."""
+    tree_digest: TreeDigest | None = None
+    """The new content."""
     staged: str = ""
-    """The folder that would take its place."""
+    """The folder with the new content."""
     difference: Difference = Difference()
-    report: Report | None = None
-    """What the scan found."""
+    report: ScanReport | None = None
     notes: tuple[str, ...] = ()
-    """What was ignored, renamed or made up on the way."""
     error: SatchelError | None = None
-    """Why it was refused."""
+    """The reason of a refused step."""
     bases: tuple[str, ...] = ()
-    """Hexadecimal digests under which content is kept, for merges and for the lockfile."""
+    """Hexadecimal digests of the base archives, for merges and for the lockfile."""
     old: Tree | None = None
-    """What the difference is against, where that is not what is on disk."""
+    """The other side of `difference`, where that is not the installed content."""
     waived: bool = False
-    """It brings nothing new, so what the scan says does not stop it."""
+    """The content is not new, so the scan does not stop it."""
+
+    @property
+    def was(self) -> str:
+        """The digest of the present content; empty when there is none."""
+        return self.installed.digest
 
     @property
     def blocked(self) -> bool:
-        """The scan says that it must not be installed unseen."""
+        """Whether the scan blocks the new content."""
         return not self.waived and self.report is not None and self.report.verdict == "blocked"
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +106,7 @@ class Step(NamedTuple):
             "id": self.id,
             "name": self.name,
             "action": self.kind,
-            "tree": self.seal.digest if self.seal is not None else None,
+            "tree": self.tree_digest.digest if self.tree_digest is not None else None,
             "source": self.after.place._asdict() if self.after is not None else None,
             "difference": self.difference.to_dict(),
             "scan": self.report.to_dict() if self.report is not None else None,
@@ -113,11 +116,11 @@ class Step(NamedTuple):
         }
 
 
-class Plan:
-    """One change, made ready; `Store.carry_out` does it. Close it, or use it as a context."""
+class ChangePlan:
+    """A change that `Store.apply` can apply. Closing it, or leaving its context, discards it."""
 
     def __init__(
-        self, op: str, scope: Scope, steps: list[Step], stage: Stage, held: ExitStack
+        self, op: str, scope: Scope, steps: list[ChangeStep], stage: StagingFolder, held: ExitStack
     ) -> None:
         self.op = op
         self.scope = scope
@@ -132,20 +135,20 @@ class Plan:
         self.close()
 
     def close(self) -> None:
-        """Remove what was staged and not used."""
+        """Delete what was staged and not applied."""
         self._held.close()
 
-    def of_kind(self, *kinds: Kind) -> list[Step]:
-        """The steps of some kinds."""
+    def of_kind(self, *kinds: Kind) -> list[ChangeStep]:
+        """The steps of the given kinds."""
         return [step for step in self.steps if step.kind in kinds]
 
     @property
-    def changes(self) -> list[Step]:
-        """The steps that would change something."""
+    def changes(self) -> list[ChangeStep]:
+        """The steps that change something."""
         return self.of_kind("add", "replace", "remove")
 
     @property
-    def blocked(self) -> list[Step]:
+    def blocked(self) -> list[ChangeStep]:
         """The steps that need `accept_risk`."""
         return [step for step in self.changes if step.blocked]
 
@@ -169,7 +172,7 @@ def verdict_words(verdict: str) -> str:
 
 
 def power_words(word: str) -> str:
-    """What a program asks for, in words."""
+    """A permission in the reader's language."""
     kind, _, name = word.partition(": ")
     if kind == "secret":
         return say("get the secret `{name}`", name=name)
@@ -180,50 +183,44 @@ def power_words(word: str) -> str:
     }.get(word, word)
 
 
-_LONGEST = 1 << 20
+_MAX_DIFF_BYTES = 1 << 20
 
 
 def patch_of(before: Tree | None, after: Tree | None, name: str) -> str:
-    """The difference of two versions, as a unified diff."""
-    return "".join(_pieces(before, after, name))
+    """A unified diff of two versions."""
+    old, new = (digest_tree(tree).files if tree is not None else {} for tree in (before, after))
+    pieces: list[str] = []
+    for path in sorted({*old, *new}, key=os.fsencode):
+        if old.get(path) != new.get(path):
+            texts = [
+                read_whole(tree, path) if tree is not None and path in marks else None
+                for tree, marks in ((before, old), (after, new))
+            ]
+            pieces += _file(f"{name}/{path}", *texts)
+    return "".join(pieces)
 
 
 def patch_one(before: Tree | None, after: Tree | None, path: str) -> str:
-    """The same for a single file of them; empty when neither has it."""
+    """A unified diff of one file; empty when neither version has it."""
     texts = [
         read_whole(tree, path)
         if tree is not None and any(file.path == path for file in tree.files)
         else None
         for tree in (before, after)
     ]
-    was, will_be = (text is not None for text in texts)
-    if not was and not will_be:
-        return ""
-    return "".join(_file(path, texts[0] or b"", texts[1] or b"", was, will_be))
+    return "" if texts == [None, None] else "".join(_file(path, *texts))
 
 
-def _pieces(before: Tree | None, after: Tree | None, name: str) -> Iterator[str]:
-    trees = [before, after]
-    old, new = (seal(tree).files if tree is not None else {} for tree in trees)
-    for path in sorted({*old, *new}, key=os.fsencode):
-        if old.get(path) == new.get(path):
-            continue
-        texts = [
-            read_whole(tree, path) if tree is not None and path in marks else b""
-            for tree, marks in zip(trees, (old, new), strict=True)
-        ]
-        yield from _file(f"{name}/{path}", texts[0], texts[1], path in old, path in new)
-
-
-def _file(path: str, before: bytes, after: bytes, was: bool, will_be: bool) -> Iterator[str]:  # noqa: FBT001 - two of a kind
+def _file(path: str, old: bytes | None, new: bytes | None) -> Iterator[str]:
     from difflib import unified_diff
 
-    first = f"a/{path}" if was else "/dev/null"
-    second = f"b/{path}" if will_be else "/dev/null"
+    first = "/dev/null" if old is None else f"a/{path}"
+    second = "/dev/null" if new is None else f"b/{path}"
+    before, after = old or b"", new or b""
     if before == after:
         yield f"--- {first}\n+++ {second}\n# only the permission to execute changes\n"
         return
-    if b"\0" in before + after or len(before) + len(after) > _LONGEST:
+    if b"\0" in before + after or len(before) + len(after) > _MAX_DIFF_BYTES:
         yield f"--- {first}\n+++ {second}\n# binary: {len(before)} -> {len(after)} bytes\n"
         return
     lines = [text.decode("utf-8", "replace").splitlines(keepends=True) for text in (before, after)]

@@ -1,19 +1,18 @@
-"""Signatures of skills: whose count, making them and checking them.
+"""SSH signatures of skills, and the list of accepted signers.
 
-Signatures are OpenSSH's (`ssh-keygen -Y`): most people have a key already, and agents, passphrases
-and hardware keys work as they always do. We drive the program and never touch a private key. Which
-signatures count is for the user's own list to say; a project cannot name signers.
+Signatures are made and verified by `ssh-keygen -Y`, so that agents, passphrases and hardware keys
+work, and no private key is read here. Only the user's own list names signers; a project cannot.
 
-    allowed_signers     OpenSSH's own format: an identity, options, a public key
-    revoked_signers     public keys (or an OpenSSH revocation list) that never count again
+    allowed_signers     OpenSSH's format: an identity, options, a public key
+    revoked_signers     public keys, or an OpenSSH revocation list
 
 A signature covers two lines, `satchel-skill-1` and `tree: sha256:…`, the digest of every file but
-the signature. `ssh-keygen` can check it without Satchel.
+the signature. `ssh-keygen` can verify it without Satchel.
 
     sign_folder       writes SKILL.sig
-    verify_tree       the signature of somebody on the list, or the reason why not
-    check_signature   the same as a state, for those who only look
-    signer_of         the same for those who install
+    verify_tree       returns the accepted signature, or raises the reason
+    check_signature   returns the state of the signature
+    signer_of         returns the identity, for the lockfile
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel._fs import locked, write_atomic
-from satchel._language import say
 from satchel.errors import (
     Changed,
     InvalidInput,
@@ -33,21 +31,21 @@ from satchel.errors import (
     SettingsError,
     SkillBroken,
 )
-from satchel.skill.tree import FolderTree, digest_of, head_file, read_whole, seal
+from satchel.i18n import say
+from satchel.skill.file_tree import FolderTree, digest_of, main_file, read_whole
+from satchel.store.trees import digest_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from satchel.skill.tree import Tree
+    from satchel.skill.file_tree import Tree
 
 SIGNATURE = "SKILL.sig"
-"""A signature by `ssh-keygen -Y sign`."""
 NAMESPACE = "satchel"
-"""Keeps a signature over something else, a git commit say, from counting here."""
-_FIRST = "satchel-skill-1"
+"""A signature with another namespace, such as that of a git commit, is refused."""
+_STATEMENT_HEADER = "satchel-skill-1"
 KEY_TYPES = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com")
-"""Ed25519, in a file or in a hardware key."""
-_MAX_FILE = 1 << 20
+_MAX_SIGNERS_BYTES = 1 << 20
 _KEY = re.compile(
     r"(?P<kind>(?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]+)[ \t]+(?P<key>[A-Za-z0-9+/]+={0,2})(?=\s|$)"
 )
@@ -56,7 +54,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Signers(NamedTuple):
-    """The files with signers."""
+    """The files with accepted and revoked signers."""
 
     folder: str
     """The user's configuration folder; empty when there is none."""
@@ -68,12 +66,12 @@ class Signers(NamedTuple):
 
     @property
     def revoked(self) -> str:
-        """Keys that count no more."""
+        """Keys that are refused."""
         return os.path.join(self.folder, "revoked_signers") if self.folder else ""
 
 
 class Signer(NamedTuple):
-    """Somebody whose signatures count."""
+    """An accepted signer."""
 
     identity: str
     key: str
@@ -81,17 +79,17 @@ class Signer(NamedTuple):
     kind: str
     """`ssh-ed25519`, …"""
     options: str = ""
-    """What limits the key, as OpenSSH writes it: `namespaces="satchel",valid-before="20270101"`."""
+    """OpenSSH's options of the key: `namespaces="satchel",valid-before="20270101"`."""
 
     @property
     def until(self) -> str:
-        """The day on which the key stops to count, or nothing."""
+        """The first day on which the key is not accepted, or nothing."""
         found = re.search(r'valid-before="?(\d{4})(\d\d)(\d\d)', self.options)
         return "-".join(found.groups()) if found else ""
 
 
 def user_signers() -> Signers:
-    """The signers of whoever runs this process."""
+    """The signers of the user of this process."""
     from satchel.settings import find_paths
 
     config = find_paths(os.environ).config
@@ -99,7 +97,7 @@ def user_signers() -> Signers:
 
 
 def fingerprint_of(key: bytes) -> str:
-    """How OpenSSH names a public key, `SHA256:…`."""
+    """OpenSSH's fingerprint of a public key, `SHA256:…`."""
     from base64 import b64encode
     from hashlib import sha256
 
@@ -107,18 +105,18 @@ def fingerprint_of(key: bytes) -> str:
 
 
 def list_signers(signers: Signers) -> list[Signer]:
-    """The signers whose signatures count, in the order of the file."""
-    return [signer for line in _lines(signers.allowed) if (signer := _parse(line))]
+    """The accepted signers, in the order of the file."""
+    return [signer for line in _read_lines(signers.allowed) if (signer := _parse(line))]
 
 
 def add_signer(signers: Signers, identity: str, public_key: str, until: str = "") -> Signer:
-    """Let a key's signatures count.
+    """Accept signatures of a key.
 
     Args:
-        signers: Where to write it.
-        identity: Whom the key belongs to, an e-mail address say.
+        signers: The files to change.
+        identity: The owner of the key, such as an e-mail address.
         public_key: The line of a `.pub` file.
-        until: The last day but one, `YYYY-MM-DD`: from that day on the key does not count.
+        until: The first day on which the key is not accepted, `YYYY-MM-DD`.
 
     Raises:
         InvalidInput: the identity, the key or the day cannot be used.
@@ -136,8 +134,8 @@ def add_signer(signers: Signers, identity: str, public_key: str, until: str = ""
             say("That is not an ed25519 public key"),
             say("Give the `.pub` file of a key made by `ssh-keygen -t ed25519`"),
         )
-    if not _is_list(signers.revoked) and any(
-        found["key"] in line for line in _lines(signers.revoked)
+    if not _is_revocation_list(signers.revoked) and any(
+        found["key"] in line for line in _read_lines(signers.revoked)
     ):
         raise Refused(
             say("The key `{key}` was revoked", key=fingerprint_of(data)),
@@ -153,20 +151,20 @@ def add_signer(signers: Signers, identity: str, public_key: str, until: str = ""
     row = f"{identity} {options} {found['kind']} {found['key']}"
 
     def change(lines: list[str]) -> list[str]:
-        others = [line for line in lines if not _is(line, identity, found["key"])]
+        others = [line for line in lines if not _is_entry(line, identity, found["key"])]
         return [*others, row]
 
-    _edit(signers.allowed, change)
+    _edit_lines(signers.allowed, change)
     return Signer(identity, fingerprint_of(data), found["kind"], options)
 
 
 def remove_signer(signers: Signers, identity: str, *, revoke: bool = False) -> list[Signer]:
-    """Let nothing count any more that this identity signed; returns what was removed.
+    """Remove the keys of a signer; returns them.
 
     Args:
-        signers: Where to remove it.
-        identity: Whom the keys belong to; a key's fingerprint removes that key alone.
-        revoke: Also write the keys down as bad: they count for nobody, and cannot be added again.
+        signers: The files to change.
+        identity: The owner of the keys, or the fingerprint of one key.
+        revoke: Also revoke the keys, so that they cannot be added again.
 
     Raises:
         NotFound: there is no such signer.
@@ -178,32 +176,24 @@ def remove_signer(signers: Signers, identity: str, *, revoke: bool = False) -> l
             say("There is no signer `{name}`", name=identity),
             say("Run `satchel signers list` to see them"),
         )
-    rows = {line: signer for line in _lines(signers.allowed) if (signer := _parse(line)) in gone}
+    rows = {
+        line: signer for line in _read_lines(signers.allowed) if (signer := _parse(line)) in gone
+    }
     if revoke:
-        if _is_list(signers.revoked):
+        if _is_revocation_list(signers.revoked):
             raise Refused(
                 say("`{path}` is a revocation list of OpenSSH", path=signers.revoked),
                 say("Add the key with `ssh-keygen -k -u -f {path} KEY.pub`", path=signers.revoked),
             )
-        keys = [f"{found['kind']} {found['key']}" for row in rows if (found := _key_in(row))]
-        _edit(signers.revoked, lambda lines: [*lines, *(k for k in keys if k not in lines)])
-    _edit(signers.allowed, lambda lines: [line for line in lines if line not in rows])
+        keys = [f"{found['kind']} {found['key']}" for row in rows if (found := _KEY.search(row))]
+        _edit_lines(signers.revoked, lambda lines: [*lines, *(k for k in keys if k not in lines)])
+    _edit_lines(signers.allowed, lambda lines: [line for line in lines if line not in rows])
     return gone
 
 
-def entries_with(signers: Signers, key: bytes) -> list[Signer]:
-    """The lines that name a key, whether they count or not: to say why it does not."""
-    return [one for one in list_signers(signers) if one.key == fingerprint_of(key)]
-
-
-def _key_in(line: str) -> re.Match[str] | None:
-    """The key of a line of `allowed_signers`."""
-    return _KEY.search(line)
-
-
 def _parse(line: str) -> Signer | None:
-    """A line of `allowed_signers`; None when it is empty, a comment or not understood."""
-    found = _key_in(line)
+    """Parse a line of `allowed_signers`; None when it has no key."""
+    found = _KEY.search(line)
     data = _decoded(found["key"]) if found else None
     if found is None or data is None or line.startswith("#"):
         return None
@@ -211,8 +201,8 @@ def _parse(line: str) -> Signer | None:
     return Signer(identity.strip('"'), fingerprint_of(data), found["kind"], options.strip())
 
 
-def _is(line: str, identity: str, key: str) -> bool:
-    found = _key_in(line)
+def _is_entry(line: str, identity: str, key: str) -> bool:
+    found = _KEY.search(line)
     parsed = _parse(line)
     return bool(found and found["key"] == key and parsed and parsed.identity == identity)
 
@@ -226,27 +216,27 @@ def _decoded(text: str) -> bytes | None:
         return None
 
 
-def _lines(path: str) -> list[str]:
+def _read_lines(path: str) -> list[str]:
     """The lines of a file; none when there is no file.
 
     Raises:
-        SettingsError: it is there and cannot be read. An unreadable list is never a yes.
+        SettingsError: it cannot be read.
     """
     if not path:
         return []
     try:
         with open(path, encoding="utf-8") as stream:
-            text = stream.read(_MAX_FILE + 1)
+            text = stream.read(_MAX_SIGNERS_BYTES + 1)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as exc:
         raise SettingsError(
             say("`{path}` cannot be read: {reason}", path=path, reason=exc), say("Correct the file")
         ) from exc
-    return text[:_MAX_FILE].splitlines()
+    return text[:_MAX_SIGNERS_BYTES].splitlines()
 
 
-def _is_list(path: str) -> bool:
+def _is_revocation_list(path: str) -> bool:
     """Whether a file is a binary revocation list, which only `ssh-keygen` can change."""
     try:
         with open(path, "rb") as stream:
@@ -255,7 +245,7 @@ def _is_list(path: str) -> bool:
         return False
 
 
-def _edit(path: str, change: Callable[[list[str]], list[str]]) -> None:
+def _edit_lines(path: str, change: Callable[[list[str]], list[str]]) -> None:
     """Change the lines of a file, all or nothing.
 
     Raises:
@@ -267,7 +257,7 @@ def _edit(path: str, change: Callable[[list[str]], list[str]]) -> None:
         )
     try:
         with locked(path + ".lock"):
-            text = "\n".join([*change(_lines(path)), ""])
+            text = "\n".join([*change(_read_lines(path)), ""])
             write_atomic(path, text.encode(), private=True)
     except OSError as exc:
         raise Refused(
@@ -280,35 +270,26 @@ def _edit(path: str, change: Callable[[list[str]], list[str]]) -> None:
 
 
 def signed_digest(tree: Tree) -> str:
-    """The digest of a skill without its signature: signing it does not change it."""
-    return signed_digest_of(seal(tree).files)
-
-
-def signed_digest_of(files: Mapping[str, str]) -> str:
-    """The same from fingerprints that are known already, as in `Seal.files` and in a lock."""
+    """The digest of a skill without its signature."""
+    files = digest_tree(tree).files
     return digest_of({path: mark for path, mark in files.items() if path != SIGNATURE})
 
 
 def statement(tree: Tree) -> bytes:
     """The text that is signed."""
-    return statement_of(signed_digest(tree))
+    return f"{_STATEMENT_HEADER}\ntree: {signed_digest(tree)}\n".encode()
 
 
-def statement_of(digest: str) -> bytes:
-    """The text that is signed, for a digest by `signed_digest`."""
-    return f"{_FIRST}\ntree: {digest}\n".encode()
-
-
-_MAX_SIGNATURE = 16 << 10
-_CHECKING = 20
-_SIGNING = 180
-"""Seconds: somebody may be looking for a passphrase, or for the key to touch."""
+_MAX_SIGNATURE_BYTES = 16 << 10
+_VERIFY_TIMEOUT_S = 20
+_SIGN_TIMEOUT_S = 180
+"""Long enough to type a passphrase or to touch a hardware key."""
 _HEAD = b"-----BEGIN SSH SIGNATURE-----"
 _FOOT = b"-----END SSH SIGNATURE-----"
 
 
 class Signature(NamedTuple):
-    """A signature that counts."""
+    """An accepted signature."""
 
     identity: str
     key: str
@@ -316,11 +297,11 @@ class Signature(NamedTuple):
 
 
 class SignatureState(NamedTuple):
-    """How a skill stands, for those who only look."""
+    """The state of a skill's signature."""
 
     state: Literal["unsigned", "valid", "unknown-signer", "invalid"]
-    """`invalid` means that somebody changed something; `unknown-signer` that it is in order, by
-    somebody who is not on the list, or could not be checked here."""
+    """`invalid`: the files or the signature changed. `unknown-signer`: the signature is correct,
+    but its key is not accepted, or it could not be verified here."""
     identity: str = ""
     key: str = ""
     reason: str = ""
@@ -328,7 +309,7 @@ class SignatureState(NamedTuple):
 
 
 class _Envelope(NamedTuple):
-    """What a signature file says of itself."""
+    """The header of a signature file."""
 
     key: bytes
     kind: str
@@ -343,13 +324,13 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
 
     Args:
         folder: The skill.
-        tree: Its files, by `tree_of`, where not everything in the folder is the skill.
+        tree: Its files (`tree_of`), where not everything in the folder is the skill.
         key: A private key, or a public one whose private half is in the agent.
 
     Raises:
         NotFound: there is no skill, or no key.
         InvalidInput: the key is not an ed25519 key.
-        Refused: `ssh-keygen` would not sign, or the file cannot be written.
+        Refused: `ssh-keygen` failed, or the file cannot be written.
         MissingExtra: `ssh-keygen` is not installed.
     """
     key = os.path.abspath(os.path.expanduser(key))
@@ -359,7 +340,7 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
             say("Make one: `ssh-keygen -t ed25519 -f {path}`", path=key),
         )
     tree = tree or FolderTree(folder)
-    if not head_file(file.path for file in tree.files):
+    if not main_file(file.path for file in tree.files):
         raise NotFound(
             say("There is no SKILL.md in `{path}`", path=folder), say("Give the skill's folder")
         )
@@ -368,11 +349,11 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
             say("`{path}` has a `__pycache__` folder, which nobody reads", path=folder),
             say("Remove it, then sign again"),
         )
-    text = statement_of(signed_digest(tree))
-    status, made, said = _run(["-Y", "sign", "-f", key, "-n", NAMESPACE], text, seconds=_SIGNING)
+    words = ["-Y", "sign", "-f", key, "-n", NAMESPACE]
+    status, made, errors = _run(words, statement(tree), seconds=_SIGN_TIMEOUT_S)
     if status:
         raise Refused(
-            say("`ssh-keygen` did not sign: {reason}", reason=_last_line(said)),
+            say("`ssh-keygen` did not sign: {reason}", reason=_last_line(errors)),
             say("Try it by hand: `ssh-keygen -Y sign -f {path} -n satchel FILE`", path=key),
         )
     kind = _open_envelope(made).kind
@@ -395,20 +376,16 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
 # --- verifying ----------------------------------------------------------------------------
 
 
-def verify_tree(
-    tree: Tree, signers: Signers | None = None, files: Mapping[str, str] | None = None
-) -> Signature:
+def verify_tree(tree: Tree, signers: Signers | None = None) -> Signature:
     """Verify the `SKILL.sig` of a skill.
 
     Args:
-        tree: The skill's files, wherever they are.
-        signers: Whose signatures count; the user's own list when None.
-        files: `Seal.files` of the tree, where they are known; else the tree is read.
+        tree: The skill's files.
+        signers: The accepted signers; the user's own when None.
 
     Raises:
         Changed: the signature is damaged, or the files are not those that were signed.
-        Refused: there is no signature, its maker is not on the list, or their key does not count
-            (any more).
+        Refused: there is no signature, or its key is unknown, expired or revoked.
         MissingExtra: `ssh-keygen` is not installed.
     """
     signers = user_signers() if signers is None else signers
@@ -435,8 +412,7 @@ def verify_tree(
         path = os.path.join(folder, SIGNATURE)
         with open(path, "wb") as stream:
             stream.write(data)
-        digest = signed_digest(tree) if files is None else signed_digest_of(files)
-        return _verify(statement_of(digest), path, envelope, signers)
+        return _verify(statement(tree), path, envelope, signers)
 
 
 def _verify(text: bytes, path: str, envelope: _Envelope, signers: Signers) -> Signature:
@@ -452,7 +428,7 @@ def _verify(text: bytes, path: str, envelope: _Envelope, signers: Signers) -> Si
         status, _, _ = _run([*words, *revoked], text)
         if status == 0:
             return Signature(name, key)
-    # It does not count. Whether it is in order at all is the first thing to know.
+    # Not accepted. First find out whether the signature is correct at all.
     status, _, _ = _run(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", path], text)
     if status:
         raise Changed(
@@ -463,9 +439,9 @@ def _verify(text: bytes, path: str, envelope: _Envelope, signers: Signers) -> Si
 
 
 def _not_allowed(key: bytes, signers: Signers, *, found: bool) -> Refused:
-    """Why a good signature does not count."""
+    """The reason why a correct signature is not accepted."""
     mark = fingerprint_of(key)
-    entries = entries_with(signers, key)
+    entries = [one for one in list_signers(signers) if one.key == mark]
     if not entries:
         return Refused(
             say("The skill was signed with `{key}`, which is nobody's on your list", key=mark),
@@ -492,14 +468,12 @@ def _not_allowed(key: bytes, signers: Signers, *, found: bool) -> Refused:
     )
 
 
-def check_signature(
-    tree: Tree, signers: Signers | None = None, files: Mapping[str, str] | None = None
-) -> SignatureState:
-    """The state of a skill's signature, from the arguments of `verify_tree`. Does not raise."""
+def check_signature(tree: Tree, signers: Signers | None = None) -> SignatureState:
+    """`verify_tree` with a state in place of an exception."""
     if all(file.path != SIGNATURE for file in tree.files):
         return SignatureState("unsigned", reason=say("The skill is not signed"))
     try:
-        found = verify_tree(tree, signers, files)
+        found = verify_tree(tree, signers)
     except Changed as exc:
         return SignatureState("invalid", reason=exc.message, hint=exc.hint)
     except (Refused, MissingExtra) as exc:
@@ -508,10 +482,10 @@ def check_signature(
 
 
 def signer_of(tree: Tree) -> str:
-    """Who of the user's list signed a skill, for its entry in a lock; nothing when nobody did.
+    """The accepted identity that signed a skill, or an empty string.
 
     Raises:
-        Changed: a signature is wrong. Such a skill is not installed.
+        Changed: the signature is invalid. Such a skill is not installed.
     """
     found = check_signature(tree)
     if found.state == "invalid":
@@ -529,14 +503,14 @@ def _signature_of(tree: Tree) -> bytes | None:
             if file.mode == "link":
                 raise _damaged(say("it is a link"))
             try:
-                return read_whole(tree, SIGNATURE, _MAX_SIGNATURE)
+                return read_whole(tree, SIGNATURE, _MAX_SIGNATURE_BYTES)
             except SkillBroken as exc:
                 raise _damaged(say("it is too large")) from exc
     return None
 
 
 def _open_envelope(data: bytes) -> _Envelope:
-    """Take a signature file apart, as PROTOCOL.sshsig of OpenSSH describes it.
+    """Parse a signature file (PROTOCOL.sshsig of OpenSSH).
 
     Raises:
         Changed: it is damaged.
@@ -550,16 +524,16 @@ def _open_envelope(data: bytes) -> _Envelope:
         blob = b64decode(b"".join(line.strip() for line in lines[1:-1]), validate=True)
         if blob[:10] != b"SSHSIG\0\0\0\1":
             raise _damaged(say("it does not look like one"))
-        key, rest = _string(blob[10:])
-        namespace, _ = _string(rest)
-        kind, _ = _string(key)
+        key, rest = _read_ssh_string(blob[10:])
+        namespace, _ = _read_ssh_string(rest)
+        kind, _ = _read_ssh_string(key)
         return _Envelope(key, kind.decode("ascii"), namespace.decode("utf-8"))
     except ValueError as exc:
         raise _damaged(say("it does not look like one")) from exc
 
 
-def _string(data: bytes) -> tuple[bytes, bytes]:
-    """A string of SSH's wire format, and what follows it."""
+def _read_ssh_string(data: bytes) -> tuple[bytes, bytes]:
+    """A string of SSH's wire format, and the rest."""
     size = int.from_bytes(data[:4], "big")
     if len(data) < 4 + size:
         raise ValueError("it ends early")
@@ -573,12 +547,14 @@ def _damaged(reason: str) -> Changed:
     )
 
 
-def _run(words: list[str], text: bytes, *, seconds: int = _CHECKING) -> tuple[int, bytes, bytes]:
+def _run(
+    words: list[str], text: bytes, *, seconds: int = _VERIFY_TIMEOUT_S
+) -> tuple[int, bytes, bytes]:
     """Run `ssh-keygen` with `text` as its input; no shell is involved.
 
     Raises:
         MissingExtra: it is not installed.
-        Refused: it does not come to an end.
+        Refused: it does not finish in time, or cannot be run.
     """
     import shutil
     import subprocess
@@ -590,7 +566,7 @@ def _run(words: list[str], text: bytes, *, seconds: int = _CHECKING) -> tuple[in
             say("Install OpenSSH 8.2 or later, such as the package `openssh-client`"),
         )
     try:
-        done = subprocess.run(  # noqa: S603 - a list of words; what a stranger wrote is in files
+        done = subprocess.run(  # noqa: S603 - a list of words; untrusted content is in files
             [program, *words], input=text, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as exc:
@@ -606,6 +582,6 @@ def _run(words: list[str], text: bytes, *, seconds: int = _CHECKING) -> tuple[in
     return done.returncode, done.stdout, done.stderr
 
 
-def _last_line(said: bytes) -> str:
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+def _last_line(output: bytes) -> str:
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else "?"

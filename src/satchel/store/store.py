@@ -1,19 +1,18 @@
-"""The object callers hold: every way to change the skills of a scope.
+"""`Store`: all changes of the skills of one scope.
 
     with store.plan_import("skills.zip") as plan:   # staged, scanned, compared; nothing changed yet
-        store.carry_out(plan)                       # one transaction
+        store.apply(plan)                           # one transaction
 
-A plan that nobody carries out leaves no trace. What was carried out can be undone.
+A plan that is not applied leaves nothing behind. An applied one can be undone.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from satchel._language import listed, say
 from satchel.errors import (
     Blocked,
     Incomplete,
@@ -22,49 +21,51 @@ from satchel.errors import (
     Refused,
     SatchelError,
 )
-from satchel.library.lockfile import Place, read_lock, salvage
-from satchel.skill.interpret import MAX_NAME, NAME, slug
-from satchel.skill.tree import FolderTree, MemoryTree, head_file
+from satchel.i18n import listed, say
+from satchel.library.lockfile import LockedSource, read_lock, recover_entries
+from satchel.skill.file_tree import FolderTree, MemoryTree, main_file
+from satchel.skill.metadata import MAX_NAME_CHARS, NAME, slug
 from satchel.store import history
-from satchel.store.choose import check_new_id, choose, close_names, scaffold
-from satchel.store.journal import Change, refuse_repository, standing
-from satchel.store.merge import stand
-from satchel.store.plan import Plan, Step
-from satchel.store.prepare import Workbench
-from satchel.store.scope import meanwhile, unchanged
+from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
+from satchel.store.journal import SkillChange, refuse_repository
+from satchel.store.plan import ChangePlan, ChangeStep
+from satchel.store.planner import StepBuilder, check_new_id, close_names, scaffold, select_skills
+from satchel.store.recovery import recover
 from satchel.store.sources import source_of
-from satchel.store.stage import stage
-from satchel.store.transaction import Receipt, commit, recover
+from satchel.store.staging import StagingFolder
+from satchel.store.transaction import PendingChange, Receipt, commit
+from satchel.store.tree_merge import verify_one
+from satchel.store.trees import digest_at, state_at
 from satchel.store.update import edit_step, lock_step, plan_install, plan_update, rename_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from satchel.library import Library
-    from satchel.library.lockfile import Lock, Locked
-    from satchel.library.trust import TrustBook
+    from satchel.library.lockfile import Lock, LockEntry
+    from satchel.library.trust_store import TrustStore
     from satchel.security import Allowance
-    from satchel.skill.tree import Tree
-    from satchel.store.choose import Pick
-    from satchel.store.merge import Standing
-    from satchel.store.scope import Scope
+    from satchel.skill.file_tree import Tree
+    from satchel.store.planner import SelectedSkill
     from satchel.store.sources import Bundle
+    from satchel.store.tree_merge import InstallState
+    from satchel.store.workdir import Scope
 
 
-_PUTS = frozenset(("add", "import", "install", "init"))
-"""Operations whose result is the user's own choice, and so trusted."""
-_MAKES = frozenset(("add", "init"))
-_Made = TypeVar("_Made", Receipt, history.Undone)
-_Given = ParamSpec("_Given")
+_TRUSTED_OPS = frozenset(("add", "import", "install", "init"))
+"""Operations that trust their result: the user chose it."""
+_AUTHORED_OPS = frozenset(("add", "init"))
+_Result = TypeVar("_Result", Receipt, history.Undone)
+_Params = ParamSpec("_Params")
 
 
-def _settled(
-    method: Callable[Concatenate[Store, _Given], Plan],
-) -> Callable[Concatenate[Store, _Given], Plan]:
-    """Finish an interrupted change before a plan is made: it is made on what holds."""
+def _recovering(
+    method: Callable[Concatenate[Store, _Params], ChangePlan],
+) -> Callable[Concatenate[Store, _Params], ChangePlan]:
+    """Decorate a method that plans: recover an interrupted change first."""
 
     @wraps(method)
-    def planned(self: Store, *given: _Given.args, **named: _Given.kwargs) -> Plan:
+    def planned(self: Store, *given: _Params.args, **named: _Params.kwargs) -> ChangePlan:
         self.repaired = tuple(repair.text for repair in recover(self.scope))
         try:
             return method(self, *given, **named)
@@ -77,25 +78,25 @@ def _settled(
 
 
 class Store:
-    """The skills of one scope, for writing."""
+    """Installs, updates and removes the skills of one scope."""
 
     def __init__(
         self,
         scope: Scope,
         *,
-        trust: TrustBook,
+        trust: TrustStore,
         library: Library | None = None,
         allow: Sequence[Allowance] = (),
         signer: Callable[[Tree], str] | None = None,
     ) -> None:
-        """Make a store; nothing is read or written yet.
+        """Create a store; nothing is read or written yet.
 
         Args:
-            scope: Which folder.
-            trust: Where trusted folders are kept; what is installed here is trusted.
-            library: Knows the skills that are not ours to change, for better refusals.
+            scope: The folders to change.
+            trust: The trusted folders; an installed skill is added.
+            library: Finds skills of other locations, for better refusals.
             allow: Findings that the user accepts.
-            signer: Says who signed a tree; nothing when nobody did.
+            signer: Returns the identity that signed a tree, or an empty string.
         """
         self.scope = scope
         self.trust = trust
@@ -103,41 +104,41 @@ class Store:
         self._allow = tuple(allow)
         self._signer = signer
         self.repaired: tuple[str, ...] = ()
-        """What was finished of interrupted changes before the latest plan."""
+        """What recovery did before the latest plan."""
 
     def lock(self) -> Lock:
-        """What is locked.
+        """The entries of the lockfile.
 
         Raises:
             LockBroken: the lockfile is damaged.
         """
         return read_lock(self.scope.lock)
 
-    # --- making plans ---------------------------------------------------------------------
+    # --- plans ----------------------------------------------------------------------------
 
     def plan_add(
         self, name: str, description: str = "", body: str = "", *, skill_id: str = ""
-    ) -> Plan:
-        """A new, minimal skill. Its id is the name with everything odd taken out.
+    ) -> ChangePlan:
+        """Plan a new, minimal skill.
 
         Args:
-            name: What it is called.
+            name: Its name.
             description: What it does and when to use it.
             body: The instructions.
-            skill_id: Its id, where none can be made of the name, or another is wanted.
+            skill_id: Its id; derived from the name when empty.
 
         Raises:
-            InvalidInput: there is one already, or nothing can be called so.
+            InvalidInput: it exists already, or the name gives no id.
         """
         skill_id, text = scaffold(name, description, body, skill_id)
         return self.plan_new(skill_id, MemoryTree({"SKILL.md": text}))
 
-    @_settled
-    def plan_new(self, skill_id: str, tree: Tree) -> Plan:
-        """A new skill of the user's own, whose files were made here.
+    @_recovering
+    def plan_new(self, skill_id: str, tree: Tree) -> ChangePlan:
+        """Plan a new skill with the given files.
 
         Raises:
-            InvalidInput: there is one already.
+            InvalidInput: it exists already.
         """
         if os.path.lexists(os.path.join(self.scope.folder, skill_id)):
             raise InvalidInput(
@@ -145,9 +146,9 @@ class Store:
                 say("Choose another name, or edit `{path}`", path=self._shown(skill_id)),
             )
 
-        def steps(bench: Workbench) -> Iterator[Step]:
-            # Its author will edit it all day: nothing to lock.
-            step = bench.put(skill_id, tree, Place("new"))
+        def steps(builder: StepBuilder) -> Iterator[ChangeStep]:
+            # Not locked: its author will edit it.
+            step = builder.from_tree(skill_id, tree, LockedSource("new"))
             yield step._replace(after=None, bases=(), waived=True)
 
         return self._plan("add", steps)
@@ -162,81 +163,76 @@ class Store:
         names: Sequence[str] = (),
         everything: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
-    ) -> Plan:
-        """Skills from a folder, an archive or a git repository.
+    ) -> ChangePlan:
+        """Plan the import of skills from a folder, an archive or a git repository.
 
         Args:
             source: A path or an address.
-            skill_id: Under which id; only for a single skill.
+            skill_id: The id to install under; only for a single skill.
             ref: Branch, tag or commit of a repository.
             path: The folder within the source.
-            names: Which of several skills.
-            everything: All of them.
-            progress: Told how far it is.
+            names: The skills to import, when there are several.
+            everything: Import all skills.
+            progress: Called with a skill's id, the number done and the total.
 
         Raises:
             NotFound: there is no skill in it.
-            InvalidInput: there are several, and nobody said which.
-            Unsafe: it holds something that is never unpacked.
+            InvalidInput: there are several, and none was selected.
+            Unsafe: it contains something that is never unpacked.
         """
         if skill_id:
             check_new_id(skill_id)
         origin = source_of(source, base=self.scope.root)
         with origin.fetch(ref=ref) as bundle:
-            with unchanged(source):
-                wanted = choose(
+            with disk_errors_as_refusal(source):
+                wanted = select_skills(
                     bundle, path=path, skill_id=skill_id, names=names, everything=everything
                 )
             return self.plan_picked(bundle, wanted, progress=progress)
 
-    @_settled
+    @_recovering
     def plan_picked(
         self,
         bundle: Bundle,
-        wanted: Sequence[Pick],
+        wanted: Sequence[SelectedSkill],
         *,
         progress: Callable[[str, int, int], None] | None = None,
-    ) -> Plan:
-        """Skills of a source that is open already, such as one that somebody chose from.
+    ) -> ChangePlan:
+        """Plan the import of selected skills (`select_skills`) from an open source."""
 
-        Args:
-            bundle: What the source holds.
-            wanted: Which of its skills, and under which ids (`choose`).
-            progress: Told how far it is.
-        """
-
-        def steps(bench: Workbench) -> Iterator[Step]:
+        def steps(builder: StepBuilder) -> Iterator[ChangeStep]:
             for at, pick in enumerate(wanted):
                 if progress is not None:
                     progress(pick.id, at, len(wanted))
-                yield bench.take(pick, bundle, signer=self._signer)
+                yield builder.from_source(pick, bundle, signer=self._signer)
             if progress is not None:
                 progress("", len(wanted), len(wanted))
 
         return self._plan("import", steps)
 
-    @_settled
-    def plan_remove(self, names: Iterable[str]) -> Plan:
-        """Take skills away. Only those of this scope.
+    @_recovering
+    def plan_remove(self, names: Iterable[str]) -> ChangePlan:
+        """Plan the removal of skills of this scope.
 
         Raises:
-            NotFound: there is no such skill here.
-            Refused: it is somebody else's: a product's, or another place's.
+            NotFound: there is no such skill.
+            Refused: it belongs to a product or to another location.
         """
 
-        def steps(bench: Workbench) -> Iterator[Step]:
+        def steps(builder: StepBuilder) -> Iterator[ChangeStep]:
             for name in names:
                 skill_id = self.resolve(name)
-                entry = bench.lock.get(skill_id)
+                entry = builder.lock.get(skill_id)
                 shown = entry.name if entry is not None else name
-                with unchanged(self.scope.target(skill_id)):
-                    refuse_repository(self.scope.target(skill_id))
-                    was = standing(self.scope.target(skill_id))
-                yield Step("remove", skill_id, shown, before=entry, was=was)
+                target = self.scope.target(skill_id)
+                with disk_errors_as_refusal(target):
+                    refuse_repository(target)
+                    state = state_at(target)
+                yield ChangeStep("remove", skill_id, shown, before=entry, installed=state)
 
         return self._plan("remove", steps)
 
-    @_settled
+    @_recovering
     def plan_update(
         self,
         names: Iterable[str] = (),
@@ -244,21 +240,21 @@ class Store:
         ref: str = "",
         discard_edits: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
-    ) -> Plan:
-        """Newer versions from where the skills came; your own edits are merged or kept back.
+    ) -> ChangePlan:
+        """Plan updates from the sources; edits of the user are merged, or the step is refused.
 
         Args:
-            names: Which; all that have a source when empty.
+            names: The skills; all with a source when empty.
             ref: Another branch, tag or commit; only for one skill.
-            discard_edits: Take the source's version whatever you edited; `undo` brings yours back.
-            progress: Told how far it is.
+            discard_edits: Replace edits by the source's version; `undo` restores them.
+            progress: As in `plan_import`.
         """
         lock = self.lock()
         chosen = [self._locked(lock, name) for name in names] or list(lock.values())
         return self._plan(
             "update",
-            lambda bench: plan_update(
-                bench,
+            lambda builder: plan_update(
+                builder,
                 chosen,
                 ref=ref,
                 discard_edits=discard_edits,
@@ -268,7 +264,7 @@ class Store:
             lock,
         )
 
-    @_settled
+    @_recovering
     def plan_install(
         self,
         names: Iterable[str] = (),
@@ -276,31 +272,33 @@ class Store:
         frozen: bool = False,
         fetch: bool = True,
         progress: Callable[[str, int, int], None] | None = None,
-    ) -> Plan:
-        """What the lockfile says and the disk lacks.
+    ) -> ChangePlan:
+        """Plan the installation of locked skills that are missing on disk.
 
         Args:
-            names: Which; all that are locked when empty.
-            frozen: Bring back changed skills too, so that the disk is exactly what is locked.
-            fetch: Take from its source what is not kept here; it is refused else.
-            progress: Told how far it is.
+            names: The skills; all locked ones when empty.
+            frozen: Also replace modified skills by what is locked.
+            fetch: Fetch the sources of skills whose content is not kept here; else refuse them.
+            progress: As in `plan_import`.
         """
         lock = self.lock()
         only = [self._locked(lock, name).id for name in names]
         return self._plan(
             "install",
-            lambda bench: plan_install(bench, only, frozen=frozen, fetch=fetch, progress=progress),
+            lambda builder: plan_install(
+                builder, only, frozen=frozen, fetch=fetch, progress=progress
+            ),
             lock,
         )
 
-    @_settled
-    def plan_rename(self, name: str, new: str) -> Plan:
-        """Another id and name for a skill.
+    @_recovering
+    def plan_rename(self, name: str, new: str) -> ChangePlan:
+        """Plan another id and name for a skill.
 
         Raises:
-            InvalidInput: the new name cannot be one, or is taken.
+            InvalidInput: the new name is not valid, or is taken.
         """
-        if not NAME.fullmatch(new) or len(new) > MAX_NAME:
+        if not NAME.fullmatch(new) or len(new) > MAX_NAME_CHARS:
             raise InvalidInput(
                 say("`{name}` cannot be a skill's name: use a-z, 0-9 and single hyphens", name=new),
                 say("Try `{name}`", name=slug(new)),
@@ -310,59 +308,61 @@ class Store:
             raise InvalidInput(
                 say("The skill `{name}` exists already", name=new), say("Choose another name")
             )
-        return self._plan("rename", lambda bench: rename_steps(bench, skill_id, new))
+        return self._plan("rename", lambda builder: rename_steps(builder, skill_id, new))
 
-    @_settled
+    @_recovering
     def plan_edit(
         self, name: str, files: Mapping[str, bytes], *, expect: Mapping[str, str] | None = None
-    ) -> Plan:
-        """Other content for some files of a skill, written by the user; the rest stays.
+    ) -> ChangePlan:
+        """Plan new content for some files of a skill, written by the user.
 
-        What is locked stays locked as it was, so that the skill shows as modified.
+        The lockfile entry stays, so that the skill shows as modified.
 
         Args:
             name: Its id or name.
             files: Path within the skill -> the whole new content.
-            expect: Path -> SHA-256, in hexadecimal, of what the user began with; empty for a file
-                that was not there. Who saves overwrites nothing they have not seen.
+            expect: Path -> hexadecimal SHA-256 of the content that the user edited; empty for a
+                file that did not exist.
 
         Raises:
-            NotFound: there is no such skill here.
-            Conflict: it is not what was expected, or changes this very moment.
-            Refused: it is somebody else's.
+            NotFound: there is no such skill.
+            Conflict: a file is not what was expected.
+            Refused: it belongs to a product or to another location.
         """
         skill_id = self.resolve(name)
-        return self._plan("edit", lambda bench: [edit_step(bench, skill_id, files, expect or {})])
+        return self._plan(
+            "edit", lambda builder: [edit_step(builder, skill_id, files, expect or {})]
+        )
 
-    @_settled
-    def plan_lock(self, names: Iterable[str] = ()) -> Plan:
-        """Your own edits become part of what is locked; all modified ones when none is named."""
+    @_recovering
+    def plan_lock(self, names: Iterable[str] = ()) -> ChangePlan:
+        """Plan to lock the user's edits; those of all modified skills when none is named."""
         lock = self.lock()
         chosen = [self._locked(lock, name) for name in names]
         if not chosen:
             chosen = [one.entry for one in self.verify() if one.entry and one.state == "modified"]
         return self._plan(
-            "lock", lambda bench: [lock_step(bench, one, self._signer) for one in chosen], lock
+            "lock", lambda builder: [lock_step(builder, one, self._signer) for one in chosen], lock
         )
 
-    # --- carrying them out ----------------------------------------------------------------
+    # --- changes --------------------------------------------------------------------------
 
-    def carry_out(
-        self, plan: Plan, *, accept_risk: str = "", leave: Collection[str] = ()
+    def apply(
+        self, plan: ChangePlan, *, accept_risk: str = "", leave: Collection[str] = ()
     ) -> Receipt:
-        """Do what a plan says, in one transaction.
+        """Apply a plan in one transaction.
 
         Args:
-            plan: What to do. Refused steps are left out; look at them first.
+            plan: The plan. Refused steps are left out; review them first.
             accept_risk: Install blocked skills too; the reason is kept in the lockfile.
-            leave: Ids of steps that are not wanted after all.
+            leave: Ids of steps to leave out.
 
         Raises:
-            Blocked: there is nothing else to do, and nobody accepted the risk.
-            Conflict: something changed since the plan was made.
-            Refused: the disk says no; the old state holds.
-            Incomplete: it was done, but its trust could not be written down, or the disk did
-                not confirm it.
+            Blocked: the scan blocks all steps, and the risk is not accepted.
+            Conflict: a skill, or what was staged for it, changed since the plan was made.
+            Refused: the disk reports an error; the old state is valid.
+            Incomplete: it was applied, but the trust could not be saved, or the disk did not
+                confirm it.
         """
         kept = tuple(step for step in plan.changes if step.id in leave)
         steps = [step for step in plan.changes if step.id not in leave]
@@ -375,113 +375,107 @@ class Store:
                 raise _blocked(left)
             repaired = [repair.text for repair in recover(self.scope)]
             return Receipt(0, repaired=(*plan.stage.notes, *repaired), kept=kept)
-        bases = {
-            base: os.path.join(plan.stage.path, f"{base}.zip")
-            for step in steps
-            for base in step.bases
-        }
-        receipt = commit(
-            self.scope,
-            plan.stage,
+        pending = PendingChange(
+            plan.op,
+            listed(f"`{step.id}`" for step in steps[:5]),
             [
-                Change(step.id, step.staged, step.was, step.seal.digest if step.seal else "")
+                SkillChange(
+                    step.id,
+                    step.staged,
+                    step.was,
+                    step.tree_digest.digest if step.tree_digest is not None else "",
+                )
                 for step in steps
             ],
-            relock=lambda lock: _relocked(lock, steps),
-            op=plan.op,
-            summary=listed(f"`{step.id}`" for step in steps[:5]),
-            bases=bases,
+            partial(_relocked, steps=steps),
+            bases={
+                base: os.path.join(plan.stage.path, f"{base}.zip")
+                for step in steps
+                for base in step.bases
+            },
+            seen={step.id: step.installed for step in steps},
         )
-        self._told()
+        receipt = commit(self.scope, pending, plan.stage)
+        self._invalidate()
         done = receipt._replace(done=tuple(steps), left=tuple(left), kept=kept)
         return self._complete(
-            done, lambda: self._decide(plan.op, steps, accepted=bool(accept_risk))
+            done, lambda: self._update_trust(plan.op, steps, accepted=bool(accept_risk))
         )
 
-    def _decide(self, op: str, steps: Sequence[Step], *, accepted: bool) -> None:
-        """Trust what was put here by the user, and no more what went.
+    carry_out = apply  # the name up to 0.2
 
-        Args:
-            op: Which operation.
-            steps: What was done.
-            accepted: The user accepted the risk of blocked steps now, whatever a lockfile says.
-        """
+    def _update_trust(self, op: str, steps: Sequence[ChangeStep], *, accepted: bool) -> None:
+        """Trust installed skills, revoke the trust of removed ones, and save accepted risks."""
         gone = [step for step in steps if step.kind == "remove"]
         targets = [self.scope.target(step.id) for step in gone]
         was_trusted = any(self.trust.trusts(one, self.scope.boundary) for one in targets)
-        was_made = any(self.trust.is_made(one) for one in targets)
-        made = op in _MAKES or (op == "rename" and was_made)
+        was_made = any(self.trust.is_authored(one) for one in targets)
+        made = op in _AUTHORED_OPS or (op == "rename" and was_made)
         for step in gone:
-            self.trust.set_aside(self.scope.target(step.id), step.was)
+            self.trust.suspend(self.scope.target(step.id), step.was)
         put = [step for step in steps if step.kind != "remove"]
         for step in put:
-            if accepted and step.blocked and step.seal is not None and step.after is not None:
-                self.trust.accept(step.seal.digest, step.after.scan.accepted)
-        if op in _PUTS or (op == "rename" and was_trusted):
+            if accepted and step.blocked and step.tree_digest is not None and step.after:
+                self.trust.accept(step.tree_digest.digest, step.after.scan.accepted)
+        if op in _TRUSTED_OPS or (op == "rename" and was_trusted):
             self.trust.trust(*(self.scope.target(step.id) for step in put), made=made)
 
-    def _complete(self, done: _Made, decide: Callable[[], object]) -> _Made:
-        """Write down the trust that belongs to a change that was made.
-
-        Raises:
-            Incomplete: that could not be done, or the disk did not confirm the change.
-        """
+    def _complete(self, done: _Result, update_trust: Callable[[], object]) -> _Result:
+        """Save the trust that belongs to a change; raises `Incomplete` for any trouble."""
         try:
-            decide()
+            update_trust()
         except SatchelError as exc:
-            words = say("The change was made, but: {reason}", reason=exc.message)
-            done = done._replace(trouble=(words, exc.hint, *done.trouble))
+            text = say("The change was made, but: {reason}", reason=exc.message)
+            done = done._replace(trouble=(text, exc.hint, *done.trouble))
         if done.trouble:
             first, *rest = done.trouble
             raise Incomplete(first, say(". ").join(filter(None, rest)), receipt=done)
         return done
 
-    def _told(self) -> None:
-        """Something changed: whoever looks next sees it, whether a watcher noticed or not."""
+    def _invalidate(self) -> None:
         if self._library is not None:
-            self._library.doubt()
+            self._library.invalidate()
 
-    def _accepted(self, step: Step) -> bool:
-        """Whether this user accepted this very content before, whatever a lockfile says."""
-        return step.seal is not None and self.trust.accepts(step.seal.digest)
+    def _accepted(self, step: ChangeStep) -> bool:
+        """Whether this user accepted this content before."""
+        return step.tree_digest is not None and self.trust.accepts(step.tree_digest.digest)
 
     def undo(self, *, redo: bool = False, number: int = 0) -> history.Undone:
-        """Bring back what was there before the last change.
+        """Undo the last change.
 
         Args:
-            redo: Take the last undo back.
-            number: Only if that is the entry of the history which is undone or done again: who
-                looks at a list must not undo what came after it.
+            redo: Redo the last undo.
+            number: Undo only if this history entry is the next one; any when 0.
 
         Raises:
             NotFound: there is nothing to undo.
-            Conflict: something else was changed meanwhile.
-            Refused: the last change is one that cannot be undone.
-            Incomplete: it was undone, but the trust could not be written down, or the disk did
-                not confirm it.
+            Conflict: another entry is the next one.
+            Refused: the last change cannot be undone.
+            Incomplete: it was undone, but the trust could not be saved, or the disk did not
+                confirm it.
         """
         undone = history.undo(self.scope, redo=redo, number=number)
-        self._told()
-        return self._complete(undone, lambda: self._follow(undone.ids))
+        self._invalidate()
+        return self._complete(undone, lambda: self._restore_trust(undone.ids))
 
-    def _follow(self, ids: Iterable[str]) -> None:
-        """Let trust follow an undoing: what went is not trusted, what came back is as it was."""
+    def _restore_trust(self, ids: Iterable[str]) -> None:
+        """Revoke the trust of skills that an undo removed, and restore that of others."""
         for target in map(self.scope.target, ids):
             if os.path.lexists(target):
-                self.trust.bring_back(target, standing(target))
+                self.trust.restore(target, digest_at(target))
             else:
                 self.trust.revoke(target)
 
-    def history(self) -> list[history.Entry]:
+    def history(self) -> list[history.HistoryEntry]:
         """The changes that can be undone, newest first."""
         return history.history(self.scope)
 
-    def insist(self, plan: Plan, *, accept_risk: str = "") -> None:
-        """Refuse a plan that would not do everything.
+    def require_complete(self, plan: ChangePlan, *, accept_risk: str = "") -> None:
+        """Refuse a plan with refused or blocked steps.
 
         Raises:
-            SatchelError: the reason of the first step that was refused.
-            Blocked: the scan blocks one of them.
+            SatchelError: the reason of the first refused step.
+            Blocked: the scan blocks a step.
         """
         for step in plan.of_kind("refused"):
             if step.error is not None:
@@ -491,27 +485,29 @@ class Store:
             raise _blocked(blocked)
 
     def rebuild_lock(self, *, dry_run: bool = False) -> tuple[list[str], list[str]]:
-        """Write a damaged lockfile anew; returns the ids that were kept and those without source.
+        """Rewrite a damaged lockfile; returns the ids with an entry and those without.
 
-        Sound entries stay as they are. In place of a damaged one the last that the history has is
-        taken; a skill without either is locked no more. This cannot be undone.
+        Valid entries stay. A damaged one is replaced by the newest in the history; a skill with
+        neither is no longer locked. This cannot be undone.
 
         Args:
-            dry_run: Only return what would be kept.
+            dry_run: Only return the ids.
 
         Raises:
-            Incomplete: it was done, but the disk did not confirm it; `receipt` is what is returned.
+            Incomplete: the disk did not confirm it; `receipt` has the returned value.
         """
         there = set(self._ids())
         past = history.last_locked(self.scope)
         sound = {name: entry for name, entry in past.items() if name in there}
-        sound |= salvage(self.scope.lock)
+        sound |= recover_entries(self.scope.lock)
         lost = sorted(name for name in there if name not in sound)
         if dry_run:
             return sorted(sound), lost
-        made = commit(
-            self.scope, None, [], relock=lambda _: sound, op="rebuild", summary="", rebuild=True
-        )
+
+        def relock(_lock: Lock) -> Lock:
+            return sound
+
+        made = commit(self.scope, PendingChange("rebuild", "", (), relock, rebuild=True))
         result = sorted(sound), lost
         if made.trouble:
             raise Incomplete(made.trouble[0], made.trouble[1], receipt=result)
@@ -519,32 +515,30 @@ class Store:
 
     def verify(
         self, names: Iterable[str] = (), *, progress: Callable[[int, int], None] | None = None
-    ) -> list[Standing]:
-        """Whether what is on disk is what is locked; everything when no name is given.
+    ) -> list[InstallState]:
+        """Compare skills on disk with the lockfile.
 
         Args:
-            names: Which skills.
-            progress: Told how many of how many are done.
+            names: The skills; all when empty.
+            progress: Called with the number done and the total.
         """
         lock = self.lock()
-        if chosen := [self.resolve(name) for name in names]:
-            return [stand(self.scope, lock.get(item), item) for item in chosen]
-        every = sorted({*lock, *self._ids()})
-        found: list[Standing] = []
-        for item in every:
+        chosen = [self.resolve(name) for name in names] or sorted({*lock, *self._ids()})
+        found: list[InstallState] = []
+        for skill_id in chosen:
             if progress is not None:
-                progress(len(found), len(every))
-            found.append(stand(self.scope, lock.get(item), item))
+                progress(len(found), len(chosen))
+            found.append(verify_one(self.scope, lock.get(skill_id), skill_id))
         return found
 
-    # --- finding --------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------
 
     def resolve(self, name: str) -> str:
         """The id of a skill of this scope, from its id or name.
 
         Raises:
-            NotFound: there is no such skill here.
-            Refused: it is somebody else's.
+            NotFound: there is no such skill.
+            Refused: it belongs to a product or to another location.
         """
         lock = self.lock()
         plain = name == os.path.basename(name) and not name.startswith(".")
@@ -584,7 +578,7 @@ class Store:
         """The files of an installed skill."""
         return FolderTree(os.path.join(self.scope.folder, self.resolve(name)))
 
-    def _locked(self, lock: Lock, name: str) -> Locked:
+    def _locked(self, lock: Lock, name: str) -> LockEntry:
         skill_id = self.resolve(name)
         if skill_id not in lock:
             raise NotFound(
@@ -609,55 +603,43 @@ class Store:
     def _shown(self, skill_id: str) -> str:
         folder = self.scope.target(skill_id)
         names = os.listdir(folder) if os.path.isdir(folder) else []
-        return os.path.relpath(os.path.join(folder, head_file(names) or "SKILL.md"))
-
-    # --- inside ---------------------------------------------------------------------------
+        return os.path.relpath(os.path.join(folder, main_file(names) or "SKILL.md"))
 
     def _plan(
-        self, op: str, make: Callable[[Workbench], Iterable[Step]], lock: Lock | None = None
-    ) -> Plan:
-        """A plan with its staging folder, which is gone when a step cannot be made.
-
-        Args:
-            op: Which command.
-            make: Makes the steps.
-            lock: The lock that the plan is made on; it is read when None.
-        """
+        self, op: str, make: Callable[[StepBuilder], Iterable[ChangeStep]], lock: Lock | None = None
+    ) -> ChangePlan:
+        """A plan with its staging folder, which is deleted when `make` raises."""
         with ExitStack() as stack:
-            here = stack.enter_context(stage(self.scope))
-            here.notes = (*here.notes, *self.repaired)
+            stage = stack.enter_context(StagingFolder(self.scope))
+            stage.notes = (*stage.notes, *self.repaired)
             lock = self.lock() if lock is None else lock
-            steps = list(make(Workbench(self.scope, here, lock, self._allow)))
-            return Plan(op, self.scope, steps, here, stack.pop_all())
+            steps = list(make(StepBuilder(self.scope, stage, lock, self._allow)))
+            return ChangePlan(op, self.scope, steps, stage, stack.pop_all())
 
 
-def _blocked(steps: Sequence[Step]) -> Blocked:
+def _blocked(steps: Sequence[ChangeStep]) -> Blocked:
     return Blocked(
         say("The scan blocked {names}", names=listed(f"`{step.id}`" for step in steps)),
         say("Read what it found; to install it all the same, give `--accept-risk WHY`"),
     )
 
 
-def _with_reason(step: Step, reason: str) -> Step:
-    """A blocked step with the reason why it is installed all the same."""
+def _with_reason(step: ChangeStep, reason: str) -> ChangeStep:
+    """A blocked step with the reason for accepting the risk in its lockfile entry."""
     if not reason or not step.blocked or step.after is None:
         return step
     import time
 
-    said = f"{time.strftime('%Y-%m-%d', time.gmtime())}: {reason}"
-    return step._replace(after=step.after._replace(scan=step.after.scan._replace(accepted=said)))
+    why = f"{time.strftime('%Y-%m-%d', time.gmtime())}: {reason}"
+    return step._replace(after=step.after._replace(scan=step.after.scan._replace(accepted=why)))
 
 
-def _relocked(lock: Lock, steps: Sequence[Step]) -> Lock:
-    """The lock after the steps.
-
-    Raises:
-        Conflict: an entry is not what the plan saw: the skill was removed or changed meanwhile.
-    """
+def _relocked(lock: Lock, steps: Sequence[ChangeStep]) -> Lock:
+    """The lock after the steps; raises `Conflict` when an entry changed since the plan."""
     changed = dict(lock)
     for step in steps:
         if lock.get(step.id) != step.before:
-            raise meanwhile(step.id)
+            raise changed_meanwhile(step.id)
         if step.after is not None:
             changed[step.id] = step.after
         else:

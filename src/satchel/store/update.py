@@ -1,7 +1,7 @@
-"""Newer versions from where skills came, with the user's own edits kept; what the lockfile says.
+"""Steps for updates, renames, edits and the installation of locked skills.
 
 Each source is fetched once, however many skills came from it. A skill whose source cannot be
-reached, or whose edits collide with the update, is a refused step: the others are updated.
+reached, or whose edits conflict with the update, is a refused step: the others are updated.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from satchel._language import listed, say
 from satchel.errors import Changed, Conflict, NotFound, Refused, SatchelError
-from satchel.library.lockfile import Place
-from satchel.skill.model import MANIFEST
-from satchel.skill.tree import read_whole, seal, skill_file
+from satchel.i18n import listed, say
+from satchel.library.lockfile import LockedSource
+from satchel.skill.document import MANIFEST
+from satchel.skill.file_tree import skill_md_name
 from satchel.store.archive import open_archive
-from satchel.store.journal import standing
-from satchel.store.merge import ComposedTree, merge_trees
-from satchel.store.plan import Step
-from satchel.store.scope import meanwhile, refusal, unchanged
+from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
+from satchel.store.plan import ChangeStep
 from satchel.store.sources import find_skills, source_from, subtree
+from satchel.store.tree_merge import merge_trees
+from satchel.store.trees import ComposedTree, HashedTree, PathState, read_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from satchel.library.lockfile import Locked
-    from satchel.skill.tree import Mode, Tree
-    from satchel.store.prepare import Workbench
-    from satchel.store.scope import Scope
+    from satchel.library.lockfile import LockEntry
+    from satchel.skill.file_tree import Tree
+    from satchel.store.planner import StepBuilder
     from satchel.store.sources import Bundle
+    from satchel.store.workdir import Scope
 
-_ONCE = ("new", "upload")
-"""Made here, or handed over once: there is nowhere to look for a newer version."""
+_KINDS_WITHOUT_UPDATES = ("new", "upload")
+"""Kinds of sources that cannot be fetched again."""
 
 
 def plan_update(
-    bench: Workbench,
-    entries: Sequence[Locked],
+    builder: StepBuilder,
+    entries: Sequence[LockEntry],
     *,
     ref: str = "",
     discard_edits: bool = False,
     signer: Callable[[Tree], str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Iterator[Step]:
-    """A step for each skill that has a source."""
-    groups: dict[tuple[str, str, str], list[Locked]] = {}
+) -> Iterator[ChangeStep]:
+    """A step for each skill whose source can be fetched again."""
+    groups: dict[tuple[str, str, str], list[LockEntry]] = {}
     for entry in entries:
-        if entry.place.kind not in _ONCE:
+        if entry.place.kind not in _KINDS_WITHOUT_UPDATES:
             place = entry.place
             groups.setdefault((place.kind, place.url, ref or place.ref), []).append(entry)
     total = sum(map(len, groups.values()))
@@ -59,54 +59,52 @@ def plan_update(
         with ExitStack() as stack:
             try:
                 place = members[0].place._replace(ref=wanted, commit="", path="")
-                source = source_from(place, base=bench.scope.root)
+                source = source_from(place, base=builder.scope.root)
                 bundle = stack.enter_context(source.fetch(ref=wanted))
             except SatchelError as exc:
                 for entry in members:
-                    yield Step("refused", entry.id, entry.name, before=entry, error=exc)
+                    yield builder.refused(entry.id, exc)._replace(name=entry.name)
                 at += len(members)
                 continue
             for entry in members:
                 if progress is not None:
                     progress(entry.id, at, total)
-                yield _newer(
-                    bench,
-                    entry,
-                    bundle,
-                    discard_edits=discard_edits,
-                    signer=signer,
-                )
+                yield _update_step(builder, entry, bundle, signer, discard_edits=discard_edits)
                 at += 1
     if progress is not None:
         progress("", total, total)
 
 
-def _newer(
-    bench: Workbench,
-    entry: Locked,
+def _update_step(
+    builder: StepBuilder,
+    entry: LockEntry,
     bundle: Bundle,
+    signer: Callable[[Tree], str] | None,
     *,
     discard_edits: bool,
-    signer: Callable[[Tree], str] | None,
-) -> Step:
-    """The step for one skill."""
+) -> ChangeStep:
     place = bundle.place._replace(path=entry.place.path)
     try:
-        theirs = _same_skill(bundle, entry.place)
-        pristine = seal(theirs)
-        here = bench.present(entry.id)
-        known = entry.upstream or entry.tree
-        if pristine.digest == known and here is not None:
-            return Step("same", entry.id, entry.name, before=entry, after=entry, was=here.digest)
-        if here is None or here.digest == known or discard_edits:
-            like = entry.id if here is not None else ""
-            return bench.put(entry.id, theirs, place, signer=signer, like=like)
-        return _merged(bench, entry, theirs, place, locked=here.digest == entry.tree)
+        with disk_errors_as_refusal(builder.scope.target(entry.id)):
+            theirs = HashedTree(_find_again(bundle, entry.place))
+            mine = builder.installed(entry.id).tree
+            known = entry.upstream or entry.tree
+            if mine is not None and theirs.digest == known:
+                return _same(entry, mine.digest)
+            if mine is None or mine.digest == known or discard_edits:
+                return builder.from_tree(entry.id, theirs, place, signer=signer)
+            return _merge_step(builder, entry, mine, theirs, place)
     except SatchelError as exc:
-        return Step("refused", entry.id, entry.name, before=entry, error=exc)
+        return builder.refused(entry.id, exc)._replace(name=entry.name)
 
 
-def _same_skill(bundle: Bundle, place: Place) -> Tree:
+def _same(entry: LockEntry, digest: str) -> ChangeStep:
+    """A step that changes nothing."""
+    state = PathState(digest)
+    return ChangeStep("same", entry.id, entry.name, before=entry, after=entry, installed=state)
+
+
+def _find_again(bundle: Bundle, place: LockedSource) -> Tree:
     found = find_skills(bundle.tree, place.path)
     if not any(item.path == place.path for item in found):
         raise NotFound(
@@ -117,27 +115,26 @@ def _same_skill(bundle: Bundle, place: Place) -> Tree:
     return subtree(bundle.tree, place.path)
 
 
-def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place, *, locked: bool) -> Step:
-    """The source's version merged with the user's edits.
-
-    Args:
-        bench: Makes the step.
-        entry: What is locked now.
-        theirs: The source's version.
-        place: Where it came from.
-        locked: Whether the edits are part of what is locked now.
+def _merge_step(
+    builder: StepBuilder,
+    entry: LockEntry,
+    mine: HashedTree,
+    theirs: HashedTree,
+    place: LockedSource,
+) -> ChangeStep:
+    """A step with the source's version and the user's edits merged.
 
     Raises:
-        Conflict: both changed the same lines, or what the edits began with is not kept.
+        Conflict: both changed the same lines, or the base of the edits is not kept.
     """
-    base = open_base(bench.scope, entry)
+    base = open_base(builder.scope, entry)
     if base is None:
         raise Conflict(
             say("`{name}` has edits of yours, and the version they began with is gone",
                 name=entry.id),
             say("Set them aside, then run `satchel update {name} --discard-edits`", name=entry.id),
         )  # fmt: skip
-    merged = merge_trees(base, bench.present_tree(entry.id), theirs)
+    merged = merge_trees(base, mine, theirs)
     if merged.tree is None:
         raise Conflict(
             say("Your edits of `{name}` and the update change the same lines of {files}",
@@ -146,64 +143,64 @@ def _merged(bench: Workbench, entry: Locked, theirs: Tree, place: Place, *, lock
                 "`--dry-run` it replaces yours, and `satchel undo` brings them back",
                 name=entry.id),
         )  # fmt: skip
-    step = bench.put(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept, like=entry.id)
-    if locked or step.after is None:
+    step = builder.from_tree(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept)
+    if step.after is None or mine.digest == entry.tree:
         return step
-    # Edits that were not locked are kept on disk and stay unlocked: only the source's version is.
-    pristine = seal(theirs)
-    after = step.after._replace(tree=pristine.digest, files=pristine.files, upstream="")
-    return step._replace(after=after)
+    # Edits that were not locked stay unlocked: only the source's version is locked.
+    locked = theirs.fingerprint
+    return step._replace(
+        after=step.after._replace(tree=locked.digest, files=locked.files, upstream="")
+    )
 
 
-def open_base(scope: Scope, entry: Locked, digest: str = "") -> Tree | None:
-    """What the source had when the skill was installed, or None when it was not kept."""
-    digest = (digest or entry.upstream or entry.tree).removeprefix("sha256:")
-    path = os.path.join(scope.work, "base", f"{digest}.zip")
+def open_base(scope: Scope, entry: LockEntry, digest: str = "") -> HashedTree | None:
+    """The stored content of a digest, the source's version by default; None when not kept."""
+    digest = digest or entry.upstream or entry.tree
+    path = scope.part("base", f"{digest.removeprefix('sha256:')}.zip")
     if not os.path.exists(path):
         return None
-    tree = open_archive(path)
-    return tree if seal(tree).digest == f"sha256:{digest}" else None
+    with open_archive(path) as archive:
+        tree = HashedTree(ComposedTree(read_content(archive)))
+    return tree if tree.digest == digest else None
 
 
-def rename_steps(bench: Workbench, skill_id: str, new: str) -> Iterator[Step]:
-    """The skill under its new name, and the end of the old one.
+def rename_steps(builder: StepBuilder, skill_id: str, new: str) -> Iterator[ChangeStep]:
+    """The skill under its new name, and the removal of the old one.
 
-    A new name brings nothing that was not there: the scan is not asked whether it may stay.
+    The content is not new: the scan does not stop it.
     """
-    entry = bench.lock.get(skill_id)
-    tree = bench.present_tree(skill_id)
-    upstream = open_base(bench.scope, entry) if entry is not None else None
-    place = entry.place if entry is not None else Place("new")
-    step = bench.put(new, _renamed(tree, new, skill_id), place, upstream=upstream, like=skill_id)
+    entry = builder.lock.get(skill_id)
+    tree = builder.installed_tree(skill_id)
+    upstream = open_base(builder.scope, entry) if entry is not None else None
+    place = entry.place if entry is not None else LockedSource("new")
+    with disk_errors_as_refusal(builder.scope.target(skill_id)):
+        renamed = _with_name(tree, new, skill_id)
+    step = builder.from_tree(new, renamed, place, upstream=upstream, like=skill_id)
     if step.error is not None:
         raise step.error
     if entry is None or step.after is None:
         step = step._replace(after=None, bases=())
     else:
-        # Without the pristine copy the edits would pass for the source's own.
+        # Without the source's version the edits would count as the source's own.
         after = step.after._replace(
             upstream=entry.upstream or entry.tree, scan=entry.scan, signer=""
         )
         step = step._replace(after=after)
     yield step._replace(waived=True)
-    target = bench.scope.target(skill_id)
-    with unchanged(target):
-        was = standing(target)
-    yield Step("remove", skill_id, skill_id, before=entry, was=was)
+    state = builder.installed(skill_id).state
+    yield ChangeStep("remove", skill_id, skill_id, before=entry, installed=state)
 
 
-def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | None) -> Step:
-    """What is on disk becomes what is locked: shown against what was locked, and scanned."""
-    here = bench.present(entry.id)
-    if here is None:
-        raise NotFound(
-            say("`{name}` is locked but not there", name=entry.id), say("Run `satchel install`")
-        )
-    if here.digest == entry.tree:
-        return Step("same", entry.id, entry.name, before=entry, after=entry, was=here.digest)
+def lock_step(
+    builder: StepBuilder, entry: LockEntry, signer: Callable[[Tree], str] | None
+) -> ChangeStep:
+    """A step that locks the content on disk; compared with the locked content, and scanned."""
+    mine = builder.installed_tree(entry.id)
+    if mine.digest == entry.tree:
+        return _same(entry, mine.digest)
     notes: list[str] = []
 
-    def who(tree: Tree) -> str:
+    def identity_of(tree: Tree) -> str:
         try:
             return signer(tree) if signer is not None else ""
         except Changed:
@@ -212,14 +209,13 @@ def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | N
             )
             return ""
 
-    step = bench.put(
+    step = builder.from_tree(
         entry.id,
-        bench.present_tree(entry.id),
+        mine,
         entry.place,
-        upstream=open_base(bench.scope, entry),
-        signer=who,
-        against=open_base(bench.scope, entry, entry.tree),
-        like=entry.id,
+        upstream=open_base(builder.scope, entry),
+        signer=identity_of,
+        against=open_base(builder.scope, entry, entry.tree),
     )
     if step.error is not None or step.after is None:
         return step
@@ -228,28 +224,23 @@ def lock_step(bench: Workbench, entry: Locked, signer: Callable[[Tree], str] | N
 
 
 def edit_step(
-    bench: Workbench,
+    builder: StepBuilder,
     skill_id: str,
     files: Mapping[str, bytes],
     expect: Mapping[str, str],
-) -> Step:
-    """A skill with other content in some files.
+) -> ChangeStep:
+    """A step with new content for some files of a skill.
 
-    Its user wrote it here and now: the scan tells, and stops nothing.
+    The user wrote it here and now: the scan reports, but does not stop it.
     """
-    entry = bench.lock.get(skill_id)
-    here = bench.present(skill_id)
-    if here is None:
-        raise NotFound(
-            say("`{name}` is locked but not there", name=skill_id), say("Run `satchel install`")
-        )
+    entry = builder.lock.get(skill_id)
+    tree = builder.installed_tree(skill_id)
     for path, digest in expect.items():
-        if here.files.get(path, "").removeprefix("sha256:").removesuffix(" x") != digest:
-            raise meanwhile(skill_id)
-    tree = bench.present_tree(skill_id)
-    content: dict[str, tuple[bytes, Mode]] = {
-        file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
-    }
+        mark = tree.fingerprint.files.get(path, "")
+        if mark.removeprefix("sha256:").removesuffix(" x") != digest:
+            raise changed_meanwhile(skill_id)
+    with disk_errors_as_refusal(builder.scope.target(skill_id)):
+        content = read_content(tree)
     for path, data in files.items():
         mode = content[path][1] if path in content else "file"
         if mode == "link":
@@ -257,28 +248,19 @@ def edit_step(
                 say("`{path}` is a link", path=path), say("Edit the file that it leads to")
             )
         content[path] = data, mode
-    place = entry.place if entry is not None else Place("new")
-    step = bench.put(skill_id, ComposedTree(content), place, like=skill_id)
+    place = entry.place if entry is not None else LockedSource("new")
+    step = builder.from_tree(skill_id, ComposedTree(content), place)
     if step.error is not None:
         return step
-    if bench.present(skill_id) != here:
-        # Somebody wrote while we read: what was read belongs to two moments.
-        raise meanwhile(skill_id)
-    # An earlier version is what the difference is against, and it is on the disk: no base to keep.
-    return step._replace(
-        kind="same" if step.difference.empty else "replace",
-        after=entry,
-        bases=(),
-        waived=True,
-    )
+    # The lockfile entry stays, so that the skill shows as modified.
+    kind = "same" if step.difference.empty else "replace"
+    return step._replace(kind=kind, after=entry, bases=(), waived=True)
 
 
-def _renamed(tree: Tree, new: str, skill_id: str) -> Tree:
-    """The same files, with another `name` in the frontmatter."""
-    content: dict[str, tuple[bytes, Mode]] = {
-        file.path: (read_whole(tree, file.path), file.mode) for file in tree.files
-    }
-    file = skill_file(content)
+def _with_name(tree: Tree, new: str, skill_id: str) -> Tree:
+    """The files of a skill with another `name` in the frontmatter."""
+    content = read_content(tree)
+    file = skill_md_name(content)
     if MANIFEST in content:
         raise Refused(
             say("The tools of `{name}` are called after its folder", name=skill_id),
@@ -299,15 +281,15 @@ def _renamed(tree: Tree, new: str, skill_id: str) -> Tree:
 
 
 def plan_install(
-    bench: Workbench,
+    builder: StepBuilder,
     only: Collection[str] = (),
     *,
     frozen: bool,
     fetch: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Iterator[Step]:
+) -> Iterator[ChangeStep]:
     """A step for each locked skill, or for `only` some of them; see `Store.plan_install`."""
-    wanted = [entry for entry in bench.lock.values() if not only or entry.id in only]
+    wanted = [entry for entry in builder.lock.values() if not only or entry.id in only]
     total = len(wanted)
     # Sources stay open: a hundred skills of one repository fetch it once.
     with ExitStack() as stack:
@@ -316,47 +298,42 @@ def plan_install(
             if progress is not None:
                 progress(entry.id, at, total)
             try:
-                here = bench.present(entry.id)
-                was = here.digest if here is not None else ""
-                if was == entry.tree or (was and not frozen):
-                    notes = () if was == entry.tree else (say("it differs from the lockfile"),)
-                    step = Step("same", entry.id, entry.name, before=entry, after=entry, was=was)
-                    yield step._replace(notes=notes)
-                    continue
-                tree = _locked_tree(bench, entry, fetched if fetch else None, stack)
-            except (SatchelError, OSError) as exc:
-                error = exc if isinstance(exc, SatchelError) else refusal(exc, entry.id)
-                yield Step("refused", entry.id, entry.name, before=entry, error=error)
+                with disk_errors_as_refusal(entry.id):
+                    mine = builder.installed(entry.id).tree
+                    if mine is not None and (mine.digest == entry.tree or not frozen):
+                        differs = mine.digest != entry.tree
+                        notes = (say("it differs from the lockfile"),) if differs else ()
+                        yield _same(entry, mine.digest)._replace(notes=notes)
+                        continue
+                    tree = _locked_tree(builder, entry, fetched if fetch else None, stack)
+            except SatchelError as exc:
+                yield builder.refused(entry.id, exc)._replace(name=entry.name)
                 continue
-            # Not like what is there: that may be somebody else's doing, down to its modes.
-            step = bench.put(entry.id, tree, entry.place)
-            if step.kind == "refused":
-                yield step
-                continue
-            kind = "replace" if was else "add"
-            # The lock is the order, not the result: it stays as it is.
-            yield step._replace(kind=kind, after=entry, before=entry)
+            step = builder.from_tree(entry.id, tree, entry.place)
+            if step.kind != "refused":
+                # The lockfile is what is installed here: its entry stays as it is.
+                kind = "replace" if mine is not None else "add"
+                step = step._replace(kind=kind, after=entry, before=entry)
+            yield step
     if progress is not None:
         progress("", total, total)
 
 
 def _locked_tree(
-    bench: Workbench,
-    entry: Locked,
+    builder: StepBuilder,
+    entry: LockEntry,
     fetched: dict[tuple[str, ...], Bundle | SatchelError] | None,
     stack: ExitStack,
 ) -> Tree:
-    """The files of an entry, from what was kept here or from its source; None: from here alone.
+    """The files of a lockfile entry, from the base archive or, with `fetched`, from its source.
 
     Raises:
-        Refused: nothing was kept here, and no source is to be asked.
-        Changed: the source gives something else than what is locked.
+        Refused: there is no base archive, and nothing may be fetched.
+        Changed: the source has other content than what is locked.
     """
-    kept = os.path.join(bench.scope.work, "base", f"{entry.tree.removeprefix('sha256:')}.zip")
-    if os.path.exists(kept):
-        tree = stack.enter_context(open_archive(kept))
-        if seal(tree).digest == entry.tree:
-            return tree
+    base = open_base(builder.scope, entry, entry.tree)
+    if base is not None:
+        return base
     if fetched is None:
         raise Refused(
             say("What was imported as `{name}` is not kept here", name=entry.id),
@@ -366,18 +343,17 @@ def _locked_tree(
     key = (place.kind, place.url, place.ref, place.commit)
     if key not in fetched:
         try:
-            source = source_from(place._replace(path=""), base=bench.scope.root)
+            source = source_from(place._replace(path=""), base=builder.scope.root)
             fetched[key] = stack.enter_context(source.fetch(ref=place.ref, commit=place.commit))
         except SatchelError as exc:
             fetched[key] = exc
     bundle = fetched[key]
     if isinstance(bundle, SatchelError):
         raise bundle
-    tree = subtree(bundle.tree, place.path)
-    digest = seal(tree).digest
-    if digest == entry.tree:
+    tree = HashedTree(subtree(bundle.tree, place.path))
+    if tree.digest == entry.tree:
         return tree
-    if entry.edited and digest == entry.upstream:
+    if entry.edited and tree.digest == entry.upstream:
         raise Changed(
             say("`{name}` is locked with local edits, which its source does not have",
                 name=entry.id),

@@ -1,27 +1,27 @@
-"""What an agent may call: a `Session` is one conversation, its `Toolset` holds the tools.
+"""The tools an agent can call, and the toolset that finds, describes and runs them.
 
-Reading order: `session` (the only way to call tools), `toolset` (finds, describes, runs tools),
-`base` (what a tool is), then one file per tool. `prompt` and `loaded` belong to a session, `gate`
-and `permits` decide about calls, `frame` marks text from files. Tools of tool skills: `script_tool`
-(one call), `engine` (runs their programs), `secrets`. Tools of installed packages: `packaged`.
+Reading order: `base` (the interface), `toolset`, `schema`, then one module per tool: `skill_tool`,
+`read_file`, `selection` (SkillSearch), `program_tool` with `program_runner` and `secrets` (tools of
+skill.yaml), `packaged` with `workspace` (tools of installed packages), `excel`. `permission_rules`
+has the tool patterns, `framing` marks text from files. `satchel.session` is the only caller.
 """
 
 from __future__ import annotations
 
-from satchel.tools.base import Call, Tool
+from satchel.tools.base import Tool, ToolCall
 from satchel.tools.read_file import ReadFileTool
-from satchel.tools.selecting import SearchTool
+from satchel.tools.selection import SearchTool
 from satchel.tools.skill_tool import SkillTool
-from satchel.tools.toolset import PROVIDERS, Toolset, make_toolset, tell_offer
+from satchel.tools.toolset import PROVIDERS, Toolset, make_toolset, record_offer
 
 __all__ = [
     "PROVIDERS",
-    "Call",
     "ReadFileTool",
     "SearchTool",
     "SkillTool",
     "Tool",
+    "ToolCall",
     "Toolset",
     "make_toolset",
-    "tell_offer",
+    "record_offer",
 ]

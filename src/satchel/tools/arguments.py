@@ -1,20 +1,19 @@
-r"""How the arguments of a Skill call enter the skill's text.
+r"""Substitutes the arguments of a Skill call in the skill's text.
 
     $ARGUMENTS        all of them, as given
     $ARGUMENTS[0]     one of them, counted from zero
     $1                one of them, counted from one
     $name             one of them, by the names in the `arguments` field
     ${SKILL_DIR}      the skill's folder (also `${CLAUDE_SKILL_DIR}`)
-    \$ARGUMENTS        the placeholder itself: the backslash goes, the rest stays
+    \$ARGUMENTS        the placeholder itself, without the backslash
 
-Arguments are split as a shell would, quotes hold words together. The text is gone through once, so
-that what came in with an argument is never taken for a placeholder. What no placeholder took is
-appended as `ARGUMENTS: …`, so that nothing the caller gave is lost. With empty arguments nothing
-is appended and placeholders become empty.
+Arguments are split as a shell would, with quotes. The text is scanned once, so that a placeholder
+in an argument is not substituted. Arguments without a placeholder are appended as `ARGUMENTS: …`.
+With empty arguments nothing is appended and placeholders become empty.
 
-`$1` needs care: in real skills it is mostly money, SQL or awk. It is a placeholder where the author
-uses arguments (the fields `arguments` or `argument-hint`, or `$ARGUMENTS` in the text). Elsewhere
-it is one only in prose, and only when that argument was given.
+In real skills `$1` is mostly money, SQL or awk. It is a placeholder where the author uses arguments
+(the fields `arguments` or `argument-hint`, or `$ARGUMENTS` in the text). Elsewhere it is one only
+in prose, and only when that argument was given.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from satchel.skill.interpret import as_words
+from satchel.skill.metadata import as_words
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _PROSE = re.compile(
     r"(?<![&.}/–-])\\?\$\d(?![$(\[]|[.,:%+/–-][\w$]| ?(?:million|billion|per|USD)\b)"
 )
-"""`$1` as a word of a sentence, and not as an amount of money."""
+"""`$1` as a word of a sentence, not an amount of money."""
 _FORMS = (
     r"(?P<all>\\?\$ARGUMENTS(?:\[(?P<index>\d{1,3})\]|(?![A-Za-z0-9_])))"
     r"|(?P<folder>\\?\$\{(?:CLAUDE_)?SKILL_DIR\})"
@@ -40,13 +39,13 @@ _HINTED = re.compile(r"\[[^\]]*\]|<[^>]*>|\S+")
 
 
 class Applied(NamedTuple):
-    """A skill's text with its arguments in place."""
+    """A skill's text with its arguments substituted."""
 
     text: str
     filled: int
-    """How many placeholders were filled."""
+    """Number of placeholders that were filled."""
     appended: bool
-    """Whether the arguments were added at the end."""
+    """Whether the arguments were appended."""
 
 
 def argument_names(value: Any) -> tuple[str, ...]:
@@ -62,7 +61,7 @@ def argument_names(value: Any) -> tuple[str, ...]:
 
 
 def split_arguments(args: str) -> list[str]:
-    """Split as a shell would; where quotes do not close, at spaces. Backslashes stay."""
+    """Split as a shell would, at spaces where quotes do not close. Backslashes stay."""
     if '"' not in args and "'" not in args:
         return args.split()
     import shlex
@@ -80,19 +79,19 @@ def split_arguments(args: str) -> list[str]:
 def apply_arguments(
     body: str, args: str, *, base_dir: str, names: tuple[str, ...] = (), hint: str = ""
 ) -> Applied:
-    """Put `args` into `body`.
+    """Substitute `args` in `body`.
 
     Args:
         body: The skill's text.
-        args: What the caller gave, in one line.
-        base_dir: What `${SKILL_DIR}` stands for.
+        args: The arguments, in one line.
+        base_dir: Value of `${SKILL_DIR}`.
         names: The names in the skill's `arguments` field, in order.
-        hint: Its `argument-hint` field, which says how many it takes.
+        hint: Its `argument-hint` field, which implies their number.
     """
     given = bool(args.strip())
     if "$" not in body:
         return _append(body, args, 0) if given else Applied(body, 0, appended=False)
-    filling = _Filling(body, args if given else "", base_dir, names, hint)
+    filling = _Substitution(body, args if given else "", base_dir, names, hint)
     text = filling.pattern.sub(filling.fill, body)
     if given and not filling.complete():
         return _append(text, args, filling.filled)
@@ -103,9 +102,7 @@ def _append(text: str, args: str, filled: int) -> Applied:
     return Applied(f"{text.rstrip()}\n\nARGUMENTS: {args.strip()}", filled, appended=True)
 
 
-class _Filling:
-    """One pass over one text."""
-
+class _Substitution:
     def __init__(
         self, body: str, args: str, base_dir: str, names: tuple[str, ...], hint: str
     ) -> None:
@@ -114,11 +111,11 @@ class _Filling:
         self._base_dir = base_dir
         self._names = names
         self._words = split_arguments(args)
-        self._promised = len(names) or len(_HINTED.findall(hint))
-        self._at_ease = bool(self._promised) or "$ARGUMENTS" in body
+        self._declared_count = len(names) or len(_HINTED.findall(hint))
+        self._uses_arguments = bool(self._declared_count) or "$ARGUMENTS" in body
         self._fences: list[tuple[int, int]] | None = None
         self._whole = False
-        self._taken: set[int] = set()
+        self._used: set[int] = set()
         self.filled = 0
         self.pattern = _PLAIN
         if names:
@@ -128,11 +125,11 @@ class _Filling:
             self.pattern = re.compile(f"{_FORMS}|{named}")
 
     def complete(self) -> bool:
-        """Whether every argument went somewhere."""
-        return self._whole or len(self._taken) == len(self._words) > 0
+        """Whether every argument was used."""
+        return self._whole or len(self._used) == len(self._words) > 0
 
     def fill(self, match: re.Match[str]) -> str:
-        """What stands in place of one placeholder."""
+        """The replacement of one placeholder."""
         found = match.group()
         kind = match.lastgroup
         value = self._value(match, str(kind))
@@ -156,9 +153,9 @@ class _Filling:
         if kind == "named":
             return self._word(self._names.index(match.group("name")), escaped=escaped)
         number = int(match.group("number"))
-        if number > len(self._words) and number > self._promised:
+        if number > len(self._words) and number > self._declared_count:
             return None
-        if not self._at_ease and not self._in_prose(match.start()):
+        if not self._uses_arguments and not self._in_prose(match.start()):
             return None
         return self._word(number - 1, escaped=escaped)
 
@@ -166,7 +163,7 @@ class _Filling:
         if index >= len(self._words):
             return ""
         if not escaped:
-            self._taken.add(index)
+            self._used.add(index)
         return self._words[index]
 
     def _in_prose(self, at: int) -> bool:

@@ -1,7 +1,7 @@
-"""What a tool is, and what it is given and gives back.
+"""The `Tool` interface, tool calls, cancellation and asynchronous twins.
 
 A tool has a name, a description, a JSON Schema of its parameters, and `run`, which answers a
-checked `Call` with an envelope. It may raise any `SatchelError`: the toolset turns it into one.
+checked `ToolCall` with an envelope. It may raise any `SatchelError`: the toolset turns it into one.
 """
 
 from __future__ import annotations
@@ -9,17 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-)
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from satchel.envelope import answer, failure
+from satchel.tools.schema import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -33,28 +27,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S")
 _Given = ParamSpec("_Given")
+_CANCEL_TIMEOUT_S = 5
 
 
-class Call(NamedTuple):
-    """One call of a tool, its arguments checked against the schema."""
+class ToolCall(NamedTuple):
+    """One call of a tool, with arguments that passed the schema."""
 
+    resolved: ResolvedCall
     arguments: dict[str, Any]
     given: dict[str, Any]
-    """The arguments as the caller wrote them, for the reply."""
+    """The arguments as received, for the reply."""
     started: float
     stack: tuple[str, ...] = ()
     """Names of the skills within which the call is made, outermost first. Set by the host."""
     as_person: bool = False
-    """A person asks, not a model. Set by the host."""
+    """The user calls, not the model. Set by the host."""
     cancel: Cancel | None = None
-    """How the host takes the call back, where it can take long."""
     key: str = ""
-    """The same whenever this very call is made again: what has side effects is given it. Set by the
-    host; a model's calls have none."""
+    """Idempotency key, the same for every repetition of the call. Set by the host; calls of a model
+    have none."""
     loaded: Sequence[str] = ()
-    """The folders of the skills that this conversation loaded, latest first."""
-    resolved: Resolved | None = None
-    """What the call means, where a session has found that out already."""
+    """Folders of the skills loaded in the session, latest first."""
 
     def answer(
         self,
@@ -65,7 +58,7 @@ class Call(NamedTuple):
         stats: dict[str, Any] | None = None,
         path: str = "",
     ) -> Envelope:
-        """A usable result."""
+        """Build the envelope of a usable result."""
         return answer(
             text,
             data,
@@ -85,7 +78,7 @@ class Call(NamedTuple):
         *,
         path: str = "",
     ) -> Envelope:
-        """No usable result, and what to do instead."""
+        """Build the envelope of an error, with the next step."""
         return failure(
             code,
             message,
@@ -102,102 +95,100 @@ class Call(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The files of a skill at one moment."""
+    """Listing of a skill's files."""
 
     files: tuple[tuple[str, int], ...]
-    """Path below the folder, with `/`, and size in bytes; only the first are kept."""
+    """Path below the folder, with `/`, and size in bytes; a limited number."""
     total: int
-    """How many there are, as far as the walk went."""
+    """Number of files, as far as the walk went."""
     complete: bool
-    """False when the walk met its bound: there are more than `total`."""
+    """False when the walk reached its limit: there are more than `total`."""
     left_out: int
-    """Links that lead out of the folder, and things that are no files."""
+    """Links that lead out of the folder, and special files."""
     revision: str
     """Changes when a file is added, removed, renamed, edited or touched."""
 
 
 class SkillSource(NamedTuple):
-    """A skill's text, frontmatter and files, as they were read."""
+    """A skill's text, frontmatter and files."""
 
     body: str
     """Without blank lines at either end."""
     fields: Mapping[str, Any]
     folder: Folder
     digest: str
-    """Of its instructions and of what it says about tools."""
+    """Of the instructions and of the tool rules."""
     changed: bool
-    """The file is no longer the one that the last look saw."""
+    """Whether the file differs from the one in the snapshot."""
 
 
-class Resolved:
-    """A call whose arguments were parsed, and whose tool and skill were looked up, once."""
+class ResolvedCall:
+    """A call whose arguments were parsed, and whose tool and skill were looked up, once.
 
-    __slots__ = ("given", "look", "name", "session", "skill", "source", "started", "tool")
+    Attributes:
+        name: Name of the tool.
+        given: The arguments as received.
+        tool: The tool; None for one of the host, or when there is none of that name.
+        snapshot: The snapshot in which tool and skill were looked up.
+        skill: The skill that a call of `Skill` names; it need not be available.
+        session: The session that resolved the call; another one resolves it again.
+        source: The text of the skill, once it was read.
+    """
+
+    __slots__ = ("given", "name", "session", "skill", "snapshot", "source", "started", "tool")
 
     def __init__(
         self,
         name: str,
         given: dict[str, Any],
         tool: Tool | None,
-        look: Snapshot,
+        snapshot: Snapshot,
         skill: Skill | None = None,
         session: object = None,
     ) -> None:
-        """Take what was found.
-
-        Args:
-            name: The tool's name.
-            given: The arguments as the caller wrote them.
-            tool: The tool; None for one of the host, or when there is none of that name.
-            look: The library in which tool and skill were looked up.
-            skill: What a call of `Skill` names; it need not be available.
-            session: Who found it; another session looks for itself.
-        """
         self.session = session
         self.name = name
         self.given = given
         self.tool = tool
-        self.look = look
+        self.snapshot = snapshot
         self.skill = skill
         self.source: SkillSource | None = None
-        """The text of the skill, once it was read."""
         self.started = time.perf_counter()
 
 
-class Tool(Protocol):
-    """Something an agent may call."""
+class Tool:
+    """A tool that a model can call; subclasses define `run`."""
 
-    @property
-    def name(self) -> str:
-        """What the model calls it."""
-        ...
+    name: str
+    description: str
+    """For the model, without the list of skills."""
+    parameters: dict[str, Any]
+    """A JSON Schema of type `object`."""
+    aliases: Mapping[str, str] = MappingProxyType({})
+    """Alternative parameter names, accepted but not shown."""
+    about_skills: bool = False
+    """Whether the tool is offered only where there are skills."""
+    owner: str = ""
+    """The skill that provides the tool; empty for Satchel's own."""
+    writes: bool = False
+    """Whether it writes files of the project."""
+    hints: Mapping[str, bool] = MappingProxyType({})
+    """MCP annotations that replace the default ones."""
 
-    @property
-    def description(self) -> str:
-        """What the model is told about it, without any list of skills."""
-        ...
+    def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Validate the arguments and fill in defaults.
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """A JSON Schema of type `object`."""
-        ...
+        Raises:
+            SatchelError: with all errors in the message.
+        """
+        return check(arguments, self.parameters, self.aliases)
 
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Other names of parameters that are accepted but not shown."""
-        ...
-
-    @property
-    def about_skills(self) -> bool:
-        """Whether the tool serves only where there are skills."""
-        ...
-
-    def run(self, call: Call) -> Envelope:
-        """Do it."""
-        ...
+    def run(self, call: ToolCall) -> Envelope:
+        """Run a checked call."""
+        raise NotImplementedError
 
 
-class TakenBack:
+class CancelToken:
     """A `Cancel` that a host sets: a pipe that becomes readable."""
 
     def __init__(self) -> None:
@@ -205,18 +196,18 @@ class TakenBack:
         self._read, self._write = os.pipe()
 
     def fileno(self) -> int:
-        """Readable once it is set."""
+        """The read end, readable once the token is set."""
         return self._read
 
     def set(self) -> None:
-        """Take the call back."""
+        """Cancel the call."""
         with self._lock:
             write, self._write = self._write, -1
             if write >= 0:
-                os.close(write)  # the end of a pipe is readable, for as many as look
+                os.close(write)  # end of file is readable for every reader
 
     def close(self) -> None:
-        """Nobody looks any more."""
+        """Release the pipe."""
         self.set()
         with self._lock:
             read, self._read = self._read, -1
@@ -225,7 +216,7 @@ class TakenBack:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Do something in a worker thread."""
+    """Run a function in a worker thread."""
     import asyncio
 
     return await asyncio.to_thread(work)
@@ -234,7 +225,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 def threaded(
     work: Callable[Concatenate[S, _Given], T],
 ) -> Callable[Concatenate[S, _Given], Coroutine[Any, Any, T]]:
-    """The asynchronous twin of a method: the same in a worker thread."""
+    """The asynchronous twin of a method: runs it in a worker thread."""
     name = work.__name__
 
     async def twin(self: S, *given: _Given.args, **named: _Given.kwargs) -> T:
@@ -246,11 +237,11 @@ def threaded(
 
 
 async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:
-    """Do something in a worker thread; when the task is cancelled, it is taken back."""
+    """Run a function in a worker thread, and cancel it when the task is cancelled."""
     import asyncio
     from contextlib import suppress
 
-    back = TakenBack()
+    back = CancelToken()
 
     def run() -> Envelope:
         try:
@@ -264,5 +255,5 @@ async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:
     except asyncio.CancelledError:
         back.set()
         with suppress(asyncio.CancelledError):
-            await asyncio.wait({running}, timeout=5)
+            await asyncio.wait({running}, timeout=_CANCEL_TIMEOUT_S)
         raise

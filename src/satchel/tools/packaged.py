@@ -1,8 +1,8 @@
-"""Which packaged skills there are here, which of them are on, and what they say at start-up.
+"""Tools from installed Python packages: discovery, switches, argument checks, calls.
 
-A Python package offers tools to agents by an entry point in the group `satchel.skills` that names
-a `PackagedSkill`. It is on when it is installed; `SKILL_<NAME>_ENABLED=false` turns one off, and
-then it is not even imported. A package that cannot be used is said, and nothing else fails.
+A package offers tools by an entry point in the group `satchel.skills` that names a `PackagedSkill`.
+It is enabled when it is installed; `SKILL_<NAME>_ENABLED=false` disables it, and then it is not
+imported. A broken package is reported and affects no other.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from satchel._language import listed, say
-from satchel.settings import is_switched_on
-from satchel.tools.frame import encodable, one_line
-from satchel.tools.workspace import MAX_TEXT, Failure, Text, ToolFailed, Workspace
+from satchel.i18n import listed, say
+from satchel.settings import is_enabled
+from satchel.tools.base import Tool
+from satchel.tools.framing import encodable, one_line
+from satchel.tools.workspace import MAX_TEXT_CHARS, Failure, Text, ToolFailed, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.settings import Settings
     from satchel.skill.problems import Problem
-    from satchel.tools.base import Call, Tool
+    from satchel.tools.base import ToolCall
     from satchel.trace import Trace
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "PackagedTool",
     "Scenario",
     "Text",
+    "ToolAnswer",
     "ToolFailed",
     "find_packaged",
     "packaged_problems",
@@ -59,7 +61,6 @@ class PackagedParameter(NamedTuple):
     type: Kind
     required: bool
     default: Any
-    """None for a required one."""
     description: Text
     """Three things: what it is, what holds for it, and an example."""
     rule: dict[str, Any] = {}  # noqa: RUF012 - never changed
@@ -67,31 +68,35 @@ class PackagedParameter(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a tool is given: checked arguments with defaults filled in, and a safe place to work."""
+    """One call of a packaged tool: checked arguments with defaults, and file access."""
 
     arguments: dict[str, Any]
     workspace: Workspace
     language: str
     key: str = ""
-    """The same whenever this very call is made again; empty for a model's calls."""
+    """Idempotency key; empty for calls of a model."""
 
     def say(self, text: Text, **values: object) -> str:
-        """A sentence for the model."""
+        """Format a sentence in the language of the call."""
         sentence = text.to(self.language)
         return sentence.format(**values) if values else sentence
 
 
-class Answer(NamedTuple):
-    """What a tool gives back."""
+class ToolAnswer(NamedTuple):
+    """The result of a packaged tool."""
 
     text: str
-    """What the model reads. A stranger's words belong into a frame."""
+    """For the model. Untrusted text belongs in a frame."""
     data: dict[str, Any]
     truncated: bool = False
-    """Something is missing in it; `text` says what, and how to get it."""
+    """Something is missing; `text` names it and how to get it."""
     stats: dict[str, Any] = {}  # noqa: RUF012 - never changed
     path: str = ""
-    """The file that was meant, relative to the project."""
+    """The file of the call, relative to the project."""
+
+
+Answer = ToolAnswer
+"""The name up to version 0.2; it goes with 0.3."""
 
 
 class PackagedTool(NamedTuple):
@@ -100,18 +105,18 @@ class PackagedTool(NamedTuple):
     name: str
     """`<domain>_<action>`: begins with the skill's name and `_`."""
     description: Text
-    """20 to 80 characters: a verb first, then what limits it."""
+    """20 to 80 characters: a verb first, then the limits."""
     parameters: tuple[PackagedParameter, ...]
     failures: tuple[Failure, ...]
-    """Every way to fail; raising another one is a bug."""
-    run: Callable[[Job], Answer]
+    """All declared failures; raising another one is a bug."""
+    run: Callable[[Job], ToolAnswer]
     example: dict[str, Any]
-    """Arguments of the call whose real output the page shows."""
+    """Arguments of the call whose real output is on the page."""
     writes: bool = False
-    """It changes files, so a host may want to ask first."""
+    """Whether it changes files, which needs approval."""
 
     def schema(self, language: str = "en") -> dict[str, Any]:
-        """The JSON Schema of its arguments, as models get it."""
+        """The JSON Schema of its arguments."""
         properties: dict[str, Any] = {}
         for one in self.parameters:
             rule: dict[str, Any] = {"type": one.type, "description": one.description.to(language)}
@@ -126,7 +131,7 @@ class PackagedTool(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """A complete example: what somebody wants, and the call that does it."""
+    """A complete example: a task, and the call that does it."""
 
     title: Text
     tool: str
@@ -144,15 +149,15 @@ class PackagedSkill(NamedTuple):
     """A library, wrapped for agents."""
 
     name: str
-    """The domain: what the entry point is called and what names of tools begin with."""
+    """The domain: name of the entry point and prefix of the tools' names."""
     label: str
-    """What people call it: `Excel`."""
+    """Display name: `Excel`."""
     mark: str
-    """One sign before the label in the start-up line."""
+    """One character before the label in the start-up line."""
     wraps: str
-    """The library's name, as it is installed."""
+    """Name of the library's distribution."""
     needs: tuple[str, ...]
-    """Modules that must be importable; they are looked for, and imported at the first call."""
+    """Modules that must be importable; imported at the first call."""
     install: str
     """The command that installs what is missing."""
     overview: Text
@@ -160,29 +165,29 @@ class PackagedSkill(NamedTuple):
     when: tuple[Text, ...]
     """Three situations or more."""
     when_not: tuple[Text, ...]
-    """Neighbouring tools, and where they are the better ones."""
+    """Neighbouring tools, and where they are better."""
     cannot: tuple[Text, ...]
-    """What nobody should expect of it."""
+    """Known limits."""
     scenarios: tuple[Scenario, ...]
     """Two or more."""
     exposed: tuple[Choice, ...]
     left_out: tuple[Choice, ...]
     prepare: Callable[[str], None] | None = None
-    """Writes the files that the examples need into a folder, so that their output is real."""
+    """Writes the files that the examples need into a folder."""
 
     @property
     def switch(self) -> str:
-        """The environment variable that turns it off."""
+        """The environment variable that disables it."""
         return switch_of(self.name)
 
 
 def switch_of(name: str) -> str:
-    """The variable for a skill's name: `SKILL_EXCEL_ENABLED`."""
+    """The environment variable for a skill's name: `SKILL_EXCEL_ENABLED`."""
     return f"SKILL_{name.upper().replace('-', '_')}_ENABLED"
 
 
 class EntryPoint(NamedTuple):
-    """One line that a package wrote for us."""
+    """One declared entry point."""
 
     name: str
     value: str
@@ -195,17 +200,16 @@ _found: dict[tuple[str, tuple[str, ...]], list[EntryPoint]] = {}
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """What installed packages declare in a group, by package, then by name.
+    """Installed entry points of a group, by package, then by name.
 
-    It is looked up once for each `sys.path`: a package that is installed meanwhile is seen by the
-    next process.
+    Cached for each `sys.path`: a package installed later is seen by the next process.
     """
     key = (group, tuple(sys.path))
     if key not in _found:
         from importlib import metadata
 
         found = [
-            EntryPoint(one.name, one.value.partition("[")[0].strip(), *_whose(one.dist))
+            EntryPoint(one.name, one.value.partition("[")[0].strip(), *_distribution_of(one.dist))
             for one in metadata.entry_points(group=group)
         ]
         found.sort(key=lambda one: (one.package != "satchel", one.package, one.name))
@@ -213,13 +217,13 @@ def entry_points(group: str) -> list[EntryPoint]:
     return list(_found[key])
 
 
-def forget() -> None:
-    """Look again: somebody installed a package in this process."""
+def clear_entry_points() -> None:
+    """Clear the cache after a package was installed in this process."""
     _found.clear()
 
 
-def _whose(package: Distribution | None) -> tuple[str, str]:
-    """Package and version; empty when its metadata lacks them."""
+def _distribution_of(package: Distribution | None) -> tuple[str, str]:
+    """Normalised name and version; empty when the metadata lacks them."""
     try:
         found = (package.name, package.version) if package is not None else ("", "")
     except Exception:  # noqa: BLE001 - each finder fails in its own way
@@ -229,34 +233,34 @@ def _whose(package: Distribution | None) -> tuple[str, str]:
 
 
 GROUP = "satchel.skills"
-"""What a package writes in its `pyproject.toml`: `[project.entry-points."satchel.skills"]`."""
+"""For `pyproject.toml`: `[project.entry-points."satchel.skills"]`."""
 State = Literal["enabled", "disabled", "missing", "broken", "shadowed"]
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
-_said: WeakKeyDictionary[Trace, set[tuple[str, str, str]]] = WeakKeyDictionary()
-"""What was said to which trace."""
+_recorded: WeakKeyDictionary[Trace, set[tuple[str, str, str]]] = WeakKeyDictionary()
+"""Start-up lines already recorded in each trace."""
 
 
 class Packaged(NamedTuple):
-    """One packaged skill that is installed here."""
+    """One installed packaged skill and its state."""
 
     name: str
     package: str
-    """Whose it is: `satchel 0.1.0`."""
+    """Name and version: `satchel 0.1.0`."""
     state: State
     """`missing`: a library that it wraps is not installed."""
     skill: PackagedSkill | None
     """None when it was not imported, or could not be."""
     reason: str = ""
-    """Why it is not on, for people."""
+    """Why it is not enabled, for people."""
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Display name."""
         return self.skill.label if self.skill else self.name.replace("_", " ").capitalize()
 
     @property
     def line(self) -> str:
-        """What is said at start-up."""
+        """The start-up line."""
         mark = f"{self.skill.mark} " if self.skill and self.skill.mark else ""
         if self.state == "enabled":
             return mark + say("{label} skill enabled", label=self.label)
@@ -264,32 +268,27 @@ class Packaged(NamedTuple):
 
 
 def packaged_tools(settings: Settings, trace: Trace | None = None) -> list[Tool]:
-    """The tools of every packaged skill that is on; what each one says goes to the trace, once.
-
-    Args:
-        settings: The project, and the language that tools speak.
-        trace: Where the start-up lines go.
-    """
+    """The tools of every enabled packaged skill; start-up lines are recorded once per trace."""
     if not settings.packaged:
         return []
     tools: list[Tool] = []
     for one in find_packaged():
         if trace is not None:
-            _tell(trace, one)
+            _record_startup(trace, one)
         if one.state == "enabled" and one.skill is not None:
             tools += [PackageTool(one.skill, tool, settings) for tool in one.skill.tools]
     return tools
 
 
 def startup_lines(settings: Settings | None = None) -> list[str]:
-    """One line for each installed packaged skill, for a host that shows what is on."""
+    """One line for each installed packaged skill, for hosts that show them."""
     if settings is not None and not settings.packaged:
         return []
     return [one.line for one in find_packaged()]
 
 
 def packaged_problems(settings: Settings | None = None) -> list[Problem]:
-    """The packaged skills that cannot be used, as `satchel doctor` shows them."""
+    """The packaged skills that cannot be used, for `satchel doctor`."""
     from satchel.skill.problems import Problem
 
     if settings is not None and not settings.packaged:
@@ -302,19 +301,16 @@ def packaged_problems(settings: Settings | None = None) -> list[Problem]:
 
 
 def find_packaged(env: Mapping[str, str] | None = None) -> list[Packaged]:
-    """Every packaged skill that is installed, whether it is on or not. Never raises.
+    """Every installed packaged skill, enabled or not. Never raises.
 
-    Satchel's own come first, then by the package's name. The first one of a name is used, and of a
-    tool's name too: a later package does not replace what an agent already has.
-
-    Args:
-        env: Where the switches are looked for; the process's own environment when None.
+    Satchel's own come first, then by the package's name. The first skill of a name wins, and the
+    first tool of a name: a later package does not replace existing tools.
     """
     found: list[Packaged] = []
     names: dict[str, str] = {}
     tools: dict[str, str] = {}
     for point in entry_points(GROUP):
-        one = _look(point, env)
+        one = _inspect(point, env)
         if one.name in names:
             reason = say("`{name}` is the one of `{owner}`", name=one.name, owner=names[one.name])
             one = one._replace(state="shadowed", reason=reason)
@@ -331,24 +327,24 @@ def find_packaged(env: Mapping[str, str] | None = None) -> list[Packaged]:
     return found
 
 
-def _look(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
+def _inspect(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
     package = f"{point.package} {point.version}".strip()
     if not _NAME.fullmatch(point.name):
         reason = say("`{name}` is not lower-case words joined by `_`", name=point.name[:60])
         return Packaged(point.name, package, "broken", None, reason)
     switch = switch_of(point.name)
-    if not is_switched_on(switch, env):
-        # Before it is imported: what is off runs nothing.
+    if not is_enabled(switch, env):
+        # Checked before the import: a disabled package runs no code.
         reason = say("`{name}` says so", name=switch)
         return Packaged(point.name, package, "disabled", None, reason)
     try:
         skill = _load(point.value)
-        slip = _slip(skill, point.name)
-    except (Exception, SystemExit) as exc:  # noqa: BLE001 - a stranger's package is no reason to fail
+        error = _record_error(skill, point.name)
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - third-party code
         reason = f"{type(exc).__name__}: {' '.join(str(exc).split())[:200]}"
         return Packaged(point.name, package, "broken", None, reason)
-    if slip:
-        return Packaged(point.name, package, "broken", None, slip)
+    if error:
+        return Packaged(point.name, package, "broken", None, error)
     missing = [module for module in skill.needs if not _is_installed(module)]
     if missing:
         reason = say(
@@ -372,8 +368,7 @@ def _load(value: str) -> PackagedSkill:
     return found
 
 
-def _slip(skill: PackagedSkill, name: str) -> str:
-    """What is wrong with a record that calls itself a skill, or nothing."""
+def _record_error(skill: PackagedSkill, name: str) -> str:
     if skill.name != name:
         return say("the skill calls itself `{name}`", name=skill.name[:60])
     names = [tool.name for tool in skill.tools]
@@ -394,11 +389,10 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _tell(trace: Trace, one: Packaged) -> None:
-    """Record a start-up line, once for each trace; another toolset says nothing new."""
-    said = _said.setdefault(trace, set())
-    if (one.name, one.package, one.state) not in said:
-        said.add((one.name, one.package, one.state))
+def _record_startup(trace: Trace, one: Packaged) -> None:
+    recorded = _recorded.setdefault(trace, set())
+    if (one.name, one.package, one.state) not in recorded:
+        recorded.add((one.name, one.package, one.state))
         trace.record("packaged", (one.name,), state=one.state, package=one.package, line=one.line)
 
 
@@ -424,7 +418,7 @@ FAULT = Failure(
     Text("A bug in the package", "该技能包存在缺陷"),
 )
 ALWAYS = (WRONG_ARGUMENTS, FAULT)
-"""Ways to fail that every tool of a package has."""
+"""Failures that every packaged tool has."""
 
 _MISSING = Text("`{name}` is missing", "缺少 `{name}`")
 _UNKNOWN = Text("there is no parameter `{name}`", "没有参数 `{name}`")
@@ -444,10 +438,8 @@ _KINDS = {
 }
 
 
-class PackageTool:
-    """A tool of a package, as the toolset wants it."""
-
-    about_skills = False
+class PackageTool(Tool):
+    """A packaged tool as a `Tool`."""
 
     def __init__(self, skill: PackagedSkill, tool: PackagedTool, settings: Settings) -> None:
         self._tool = tool
@@ -456,42 +448,41 @@ class PackageTool:
         self.name = tool.name
         self.description = tool.description.to(self._language)
         self.parameters = tool.schema(self._language)
-        self.aliases: dict[str, str] = {}
         self.owner = skill.name
         self.writes = tool.writes
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments with defaults filled in; before any file is touched.
+        """Validate the arguments and fill in defaults, before any file is touched.
 
         Raises:
-            ToolFailed: something is wrong with them; the message names everything that is.
+            ToolFailed: with all errors in the message.
         """
         found: dict[str, Any] = {}
-        slips: list[str] = []
+        errors: list[str] = []
         rules = {one.name: one for one in self._tool.parameters}
         for name, value in arguments.items():
             if name not in rules:
-                slips.append(self._say(_UNKNOWN, name=one_line(encodable(name), 60)))
+                errors.append(self._say(_UNKNOWN, name=one_line(encodable(name), 60)))
             elif value is not None:  # models write null for what they leave out
-                found[name] = _number(rules[name].type, value)
-                slips += self._slips(rules[name], found[name])
+                found[name] = _normalised(rules[name].type, value)
+                errors += self._value_errors(rules[name], found[name])
         for name, rule in rules.items():
             if name not in found:
                 if rule.required:
-                    slips.append(self._say(_MISSING, name=name))
+                    errors.append(self._say(_MISSING, name=name))
                 else:
                     found[name] = rule.default
-        if slips:
+        if errors:
             names = ", ".join(f"`{name}`" for name in rules)
-            said = "; ".join(slips)
+            said = "; ".join(errors)
             failed = ToolFailed(WRONG_ARGUMENTS, slips=said, names=names)
-            failed.message = WRONG_ARGUMENTS.told(self._language, failed.values)
+            failed.message = WRONG_ARGUMENTS.message(self._language, failed.values)
             raise failed
         return found
 
-    def _slips(self, rule: PackagedParameter, value: Any) -> list[str]:
+    def _value_errors(self, rule: PackagedParameter, value: Any) -> list[str]:
         name, limits = rule.name, rule.rule
-        if not _fits(rule.type, value):
+        if not _has_type(rule.type, value):
             kind = _KINDS[rule.type].to(self._language)
             return [self._say(_OTHER, name=name, kind=kind)]
         if isinstance(value, str | list):
@@ -509,27 +500,27 @@ class PackageTool:
                 return [self._say(_GREAT, name=name, limit=limits["maximum"])]
         return []
 
-    def run(self, call: Call) -> Envelope:
-        """Do it."""
+    def run(self, call: ToolCall) -> Envelope:
+        """Run the call."""
         job = Job(call.arguments, Workspace(self._settings.project), self._language, call.key)
         try:
             answer = self._tool.run(job)
         except ToolFailed as exc:
             return self._failed(call, exc)
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - a package's fault is no crash
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - third-party code
             failed = ToolFailed(FAULT, name=f"`{self.name}` ({type(exc).__name__})")
             return self._failed(call, failed)
         text, data, cut = answer.text, answer.data, answer.truncated
-        if len(text) > MAX_TEXT:
-            # The tool should have cut at a better place and said how to go on.
-            note = self._say(_CUT, limit=MAX_TEXT, total=len(text))
-            text, cut = text[: MAX_TEXT - len(note) - 1] + "\n" + note, True
+        if len(text) > MAX_TEXT_CHARS:
+            # Fallback: the tool should have cut at a better place and named the next step.
+            note = self._say(_CUT, limit=MAX_TEXT_CHARS, total=len(text))
+            text, cut = text[: MAX_TEXT_CHARS - len(note) - 1] + "\n" + note, True
         if cut:
             data = {**data, "truncated": True}
         return call.answer(text, data, partial=cut, stats=answer.stats, path=answer.path)
 
-    def _failed(self, call: Call, exc: ToolFailed) -> Envelope:
-        message = exc.failure.told(self._language, exc.values)
+    def _failed(self, call: ToolCall, exc: ToolFailed) -> Envelope:
+        message = exc.failure.message(self._language, exc.values)
         return call.fail(exc.failure.code, message, "", {"failure": exc.failure.id})
 
     def _say(self, text: Text, **values: object) -> str:
@@ -542,14 +533,14 @@ _CUT = Text(
 )
 
 
-def _number(kind: str, value: Any) -> Any:
-    """Models write `3.0` for 3, and half signs that no reply can carry."""
+def _normalised(kind: str, value: Any) -> Any:
+    """Models write `3.0` for 3, and lone surrogates that no reply can carry."""
     if kind == "integer" and isinstance(value, float) and math.isfinite(value) and not value % 1:
         return int(value)
     return encodable(value) if isinstance(value, str) else value
 
 
-def _fits(kind: str, value: Any) -> bool:
+def _has_type(kind: str, value: Any) -> bool:
     if kind == "boolean" or isinstance(value, bool):
         return kind == "boolean" and isinstance(value, bool)
     if kind == "number":

@@ -1,13 +1,13 @@
-"""ReadFile: reads text below the project and below the folders of offered skills, nothing else.
+"""ReadFile: reads text files below the project and below the folders of offered skills.
 
-A path is relative to the project. The folder of a skill that is offered from elsewhere (the user's
-own, the built-in ones) may be read too, since its instructions speak of its files. Each of these is
-a root, and a path never leaves its root. Which kinds of file may be read is a setting; files with
-no extension may be read when everybody knows them (`README`, `LICENSE`, `Makefile` …).
+A path is relative to the project. The folder of an offered skill elsewhere (the user's, the
+built-in ones) may be read too, since its instructions name its files. Each of these is a root, and
+a path never leaves its root. The setting `read_extensions` limits the kinds of file; files without
+an extension may be read when their name is well known (`README`, `LICENSE`, `Makefile` …).
 
-Files of a skill that `include` or `exclude` keep from the conversation are refused. The setting
-`read = "skills"` allows only files of skills that the conversation may use. A skill that only
-people may load is readable once it was loaded.
+Files of a skill that `include` or `exclude` removes from the session are refused. The setting
+`read = "skills"` allows only files of skills that the session may use. A skill that only people may
+load is readable once it was loaded.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import stat
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from satchel._fs import is_inside, open_beneath
-from satchel._language import Message
 from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, Refused, SatchelError
-from satchel.skill.tree import LIMITS
-from satchel.tools.frame import attribute, encodable, framed, one_line, printable
-from satchel.tools.naming import not_offered, refuse_use
+from satchel.i18n import Message
+from satchel.skill.file_tree import LIMITS
+from satchel.tools.base import Tool
+from satchel.tools.framing import attribute, encodable, framed, one_line, printable
+from satchel.tools.lookup import not_offered, refuse_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,32 +33,32 @@ if TYPE_CHECKING:
     from satchel.library import Library, Snapshot
     from satchel.settings import Settings
     from satchel.skill import Skill
-    from satchel.tools.base import Call
+    from satchel.tools.base import ToolCall
 
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-"""Lines as editors count them: `str.splitlines` also breaks at form feeds and the like."""
+"""Lines as editors count them: `str.splitlines` also breaks at form feeds and others."""
 
 
-class Page(NamedTuple):
+class TextPage(NamedTuple):
     """One part of a text."""
 
     content: str
     first: int
-    """Its first line, counted from 1."""
+    """First line, counted from 1."""
     last: int
     lines: int
-    """How many lines the whole text has."""
+    """Number of lines of the whole text."""
     next_line: int
     """Where the rest begins; 0 when nothing was cut."""
     next_column: int
 
 
 def decode(data: bytes, *, cut: bool) -> tuple[str | None, str]:
-    """The text, or None for what is none; and which fallback made it readable.
+    """Decode a file: its text, or None when it is binary; and the fallback that was used.
 
     Args:
         data: The file's bytes.
-        cut: Whether the file is longer, so that the last sign may be half.
+        cut: Whether the file is longer, so that the last character may be incomplete.
     """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = data.decode("utf-16", "replace")
@@ -73,15 +74,15 @@ def decode(data: bytes, *, cut: bool) -> tuple[str | None, str]:
         return data.decode("utf-8", "replace"), "invalid-utf-8"
 
 
-def cut_page(text: str, *, first: int, count: int | None, column: int, limit: int) -> Page:
+def cut_page(text: str, *, first: int, count: int | None, column: int, limit: int) -> TextPage:
     """Cut out `count` lines from `first` on, and of them at most `limit` characters.
 
-    What was asked for is complete even when the text goes on; only the limit makes it partial.
+    Reaching `count` is no truncation; only `limit` makes a page partial.
     """
     rows = _LINES.findall(text)
     total = len(rows)
     if first > total:
-        return Page("", first, first - 1, total, 0, 1)
+        return TextPage("", first, first - 1, total, 0, 1)
     wanted = rows[first - 1 : None if count is None else first - 1 + int(count)]
     if column > 1:
         wanted[0] = wanted[0][column - 1 :]
@@ -91,79 +92,78 @@ def cut_page(text: str, *, first: int, count: int | None, column: int, limit: in
         if len(row) > room:
             line = first + at
             if taken:
-                return Page("".join(taken), first, line - 1, total, line, 1)
-            # One line alone is too long: cut it, and go on within it.
+                return TextPage("".join(taken), first, line - 1, total, line, 1)
+            # A single line is too long: cut it, and continue within it.
             start = column if at == 0 else 1
-            return Page(row[:room], first, line, total, line, start + room)
+            return TextPage(row[:room], first, line, total, line, start + room)
         taken.append(row)
         room -= len(row)
-    return Page("".join(taken), first, first + len(wanted) - 1, total, 0, 1)
+    return TextPage("".join(taken), first, first + len(wanted) - 1, total, 0, 1)
 
 
-MAX_BYTES = 16 * 1024 * 1024
-"""What is read of a file; the rest of a longer one cannot be reached."""
+MAX_READ_BYTES = 16 * 1024 * 1024
+"""The rest of a longer file cannot be read."""
 _WELL_KNOWN = (
     "authors changelog citation codeowners contributing contributors copying dockerfile gemfile "
     "jenkinsfile justfile license licence makefile notice procfile rakefile readme todo version"
 )
 KNOWN_NAMES = frozenset(_WELL_KNOWN.split())
-"""Names without an extension that are text wherever they stand."""
-_ENTRIES = 100
+"""Names without an extension that are text files."""
+_MAX_ENTRIES_SHOWN = 100
 _WHERE = ("path", "relativePath", "relative_path")
 _SCHEME = "skill://"
 _SKILL_FILES = ("SKILL.md", "skill.md", "skill.yaml")
 
 
 class Addressed(NamedTuple):
-    """What an address means. One of `data`, `entries` and `root` says what there is."""
+    """The resource at an address; one of `data`, `entries` and `root` is set."""
 
     uri: str
     path: str = ""
-    """The file's path below its skill's folder."""
+    """Path below the skill's folder."""
     data: bytes | None = None
-    """Its content, where it was read and compared already."""
+    """The content, when it was read and verified already."""
     entries: tuple[dict[str, str], ...] | None = None
-    """What is in it, when it is a folder."""
+    """The entries of a folder."""
     root: str = ""
-    """Else the folder below which the path is opened."""
+    """The folder below which the path is opened."""
 
 
 class Addresses(Protocol):
-    """Knows what is served at an address such as `skill://pdf/references/forms.md`."""
+    """Resolves addresses such as `skill://pdf/references/forms.md`."""
 
     hint: str
-    """The next step after an address that nothing has."""
+    """The next step after an unknown address."""
 
     def find(self, uri: str) -> Addressed:
-        """What is there.
+        """Resolve an address.
 
         Raises:
-            NotFound: nothing is; its hint says what to do.
+            NotFound: with a hint.
         """
         ...
 
     def path_of(self, uri: str) -> str:
-        """The absolute path that an address stands for; the address itself when it has none."""
+        """The absolute path of an address; the address itself when it has none."""
         ...
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is meant as an address."""
+    """Whether a path is an address."""
     return path[: len(_SCHEME)].lower() == _SCHEME
 
 
-class ReadFileTool:
+class ReadFileTool(Tool):
     """Reads one text file."""
 
     name = "ReadFile"
-    about_skills = False
     description = (
         "Read a text file of the project, or of a skill's folder. Paths are relative to the "
         "project; for a skill's file join the skill's base directory and the file's path. "
         "On a folder it answers with what is in it."
     )
     aliases = {"relativePath": "path", "relative_path": "path"}  # noqa: RUF012 - read only
-    parameters: dict[str, Any] = {  # noqa: RUF012 - read only, as the protocol says
+    parameters: dict[str, Any] = {  # noqa: RUF012 - read only
         "type": "object",
         "properties": {
             "path": {
@@ -201,8 +201,8 @@ class ReadFileTool:
         self._folders: tuple[Snapshot, set[str]] | None = None
         self._addresses = addresses
 
-    def meant(self, table: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as rules about paths see them: with a path for an address."""
+    def with_paths(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with paths in place of addresses, for permission rules."""
         if self._addresses is None:
             return dict(table)
         return {
@@ -213,23 +213,23 @@ class ReadFileTool:
         }
 
     def instructions_of(self, table: Mapping[str, Any]) -> Skill | None:
-        """The skill whose SKILL.md a call would read; None when it reads something else."""
+        """The skill whose SKILL.md a call would read; None for any other file."""
         for key in _WHERE:
             wanted = table.get(key)
             if not isinstance(wanted, str) or "\0" in wanted:
                 continue
             full = os.path.join(self._settings.project, os.path.expanduser(encodable(wanted)))
-            served = self._library.served(os.path.normpath(full))
+            served = self._library.served_skill_at(os.path.normpath(full))
             if served is not None and served[1] == served[0].head.file:
                 return served[0]
             real = os.path.realpath(full)
-            for skill in self._library.holders(real):
+            for skill in self._library.skills_containing(real):
                 if real == os.path.realpath(skill.path):
                     return skill
         return None
 
-    def run(self, call: Call) -> Envelope:
-        """Read it."""
+    def run(self, call: ToolCall) -> Envelope:
+        """Run the call."""
         wanted = str(call.arguments["path"])
         shown = one_line(wanted, 300)
         if self._addresses is not None and is_address(wanted):
@@ -244,7 +244,7 @@ class ReadFileTool:
             if hidden is not None:
                 return not_offered(call, self._library.snapshot(), hidden)
             if self._settings.read == "skills":
-                return call.fail("ACCESS_DENIED", *_no_skill(shown))
+                return call.fail("ACCESS_DENIED", *_no_skill_file(shown))
             return call.fail(
                 "ACCESS_DENIED",
                 Message("`{path}` leads outside the project", path=shown),
@@ -262,18 +262,20 @@ class ReadFileTool:
         finally:
             os.close(descriptor)
 
-    def _read_address(self, call: Call, addresses: Addresses, wanted: str, shown: str) -> Envelope:
+    def _read_address(
+        self, call: ToolCall, addresses: Addresses, wanted: str, shown: str
+    ) -> Envelope:
         try:
             found = addresses.find(wanted)
         except NotFound as exc:
             return call.fail("NOT_FOUND", Message("There is no `{path}`", path=shown), exc.hint)
         uri = found.uri
         if found.entries is not None:
-            return _told_folder(call, shown, uri, list(found.entries), len(found.entries))
+            return _folder_reply(call, shown, uri, list(found.entries), len(found.entries))
         if not self._allowed(found.path):
             return self._wrong_kind(call, shown, uri)
         if found.data is not None:
-            return self._show(call, found.data[:MAX_BYTES], len(found.data), uri, shown)
+            return self._show(call, found.data[:MAX_READ_BYTES], len(found.data), uri, shown)
         try:
             descriptor = open_beneath(found.root, found.path)
         except AccessDenied:
@@ -290,16 +292,16 @@ class ReadFileTool:
             os.close(descriptor)
 
     def _served(self, wanted: str) -> tuple[Skill, str] | None:
-        """The skill of a server that a path belongs to, and the path below its folder."""
+        """The served skill that a path belongs to, and the path below its folder."""
         if "\0" in wanted:
             return None
         path = os.path.join(self._settings.project, os.path.expanduser(wanted))
-        return self._library.served(os.path.normpath(path))
+        return self._library.served_skill_at(os.path.normpath(path))
 
-    def _read_served(self, call: Call, found: tuple[Skill, str], shown: str) -> Envelope:
-        """A file of a skill that a server supplies: while it is loaded, and only as listed.
+    def _read_served(self, call: ToolCall, found: tuple[Skill, str], shown: str) -> Envelope:
+        """Read a listed file of a served skill, while the skill is loaded.
 
-        A folder is answered from the list: what a server puts there later is no part of the skill.
+        A folder is answered from the listing: files added later are no part of the skill.
         """
         skill, path = found
         supply = self._library.supply_of(skill)
@@ -326,10 +328,10 @@ class ReadFileTool:
                     {"path": printable(name), "type": "dir" if more else "file"}
                     for name, more in parts
                 ]
-                return _told_folder(call, shown, where, entries, len(entries))
+                return _folder_reply(call, shown, where, entries, len(entries))
             if path in files and not self._allowed(path):
                 return self._wrong_kind(call, shown, where)
-            data = supply.bring(skill, path)
+            data = supply.fetch_verified(skill, path)
             self._library.seals.check_served(skill, path, data)
         except Refused as exc:
             return refuse_use(call, exc)
@@ -338,7 +340,7 @@ class ReadFileTool:
         return self._show(call, data, len(data), where, shown, skill.origin.remote)
 
     def _open(self, wanted: str) -> tuple[int, str, str]:
-        """A descriptor, the root it was opened below, and the path from there."""
+        """Open a path: the descriptor, its root, and the path below it."""
         denied = AccessDenied(f"`{wanted}` leads outside")
         for root, path in self._roots(wanted):
             try:
@@ -348,19 +350,19 @@ class ReadFileTool:
         raise denied
 
     def _hidden(self, wanted: str) -> Skill | None:
-        """The skill with the file at a path, when it is known and may not be used."""
+        """The known skill with the file at a path, when it may not be used."""
         if "\0" in wanted:
             return None
         path = os.path.join(self._settings.project, os.path.expanduser(wanted))
-        look = self._library.snapshot()
-        for skill in self._library.holders(os.path.realpath(path)):
-            found = look.by_ref(skill.ref)
+        snapshot = self._library.snapshot()
+        for skill in self._library.skills_containing(os.path.realpath(path)):
+            found = snapshot.by_ref(skill.ref)
             if found is not None and found.state in ("untrusted", "blocked", "shadowed"):
                 return found
         return None
 
     def _roots(self, wanted: str) -> Iterator[tuple[str, str]]:
-        """Where the path may be read from: a root and the path below it, the project first."""
+        """Roots from which the path may be read, with the path below each; the project first."""
         project = self._settings.project
         if wanted.startswith("~/"):
             wanted = os.path.expanduser(wanted)
@@ -374,7 +376,7 @@ class ReadFileTool:
             yield project, wanted
         for base in (project, self._real_project):
             if is_inside(full, base):
-                # What the project's own root denies, no folder inside it may allow.
+                # A folder inside the project must not allow what the project's root denies.
                 if os.path.isabs(wanted):
                     yield project, os.path.relpath(full, base)
                 return
@@ -383,12 +385,12 @@ class ReadFileTool:
             yield folder, os.path.relpath(full, folder)
 
     def _skill_above(self, full: str) -> str:
-        """The folder of the innermost offered skill that holds the path, or nothing."""
-        look = self._library.snapshot()
-        if self._folders is None or self._folders[0] is not look:
+        """The folder of the innermost active skill that contains the path, or nothing."""
+        snapshot = self._library.snapshot()
+        if self._folders is None or self._folders[0] is not snapshot:
             only = [one.skill for one in self._library.tools().only()]
-            used = [skill for skill in (*look.skills, *only) if skill.state == "active"]
-            self._folders = (look, {skill.base_dir for skill in used})
+            used = [skill for skill in (*snapshot.skills, *only) if skill.state == "active"]
+            self._folders = (snapshot, {skill.base_dir for skill in used})
         folders = self._folders[1]
         while full not in folders:
             parent = str(os.path.dirname(full))
@@ -398,7 +400,7 @@ class ReadFileTool:
         return full
 
     def _read(
-        self, call: Call, descriptor: int, root: str, path: str, shown: str, uri: str = ""
+        self, call: ToolCall, descriptor: int, root: str, path: str, shown: str, uri: str = ""
     ) -> Envelope:
         info = os.fstat(descriptor)
         full = os.path.join(root, path)
@@ -407,7 +409,7 @@ class ReadFileTool:
         real = os.path.realpath(full)
         state = state_at(self._library, real)
         if state == "excluded" or (self._settings.read == "skills" and state != "active"):
-            why = _left_out(shown) if state == "excluded" else _no_skill(shown)
+            why = _excluded_file(shown) if state == "excluded" else _no_skill_file(shown)
             return call.fail("ACCESS_DENIED", *why, path=where)
         if stat.S_ISDIR(info.st_mode) and _same(real, info):
             return self._folder(call, descriptor, real, shown, where)
@@ -418,7 +420,7 @@ class ReadFileTool:
                 Message("Give another path"),
                 path=where,
             )
-        # Also by its real name: a link called `notes.md` may point at something else.
+        # Check the real name too: a link called `notes.md` may point at something else.
         if not self._allowed(path) or not self._allowed(real):
             return self._wrong_kind(call, shown, where)
         private = self._for_people(real, call.loaded)
@@ -438,13 +440,13 @@ class ReadFileTool:
                 path=where,
             )
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            data = stream.read(MAX_BYTES)
+            data = stream.read(MAX_READ_BYTES)
             refused = self._refusal(real, data, stream)
         if refused is not None:
             return refuse_use(call, refused)
         return self._show(call, data, info.st_size, where, shown)
 
-    def _wrong_kind(self, call: Call, shown: str, where: str) -> Envelope:
+    def _wrong_kind(self, call: ToolCall, shown: str, where: str) -> Envelope:
         kinds = ", ".join(sorted(self._kinds)[:12])
         return call.fail(
             "ACCESS_DENIED",
@@ -456,8 +458,9 @@ class ReadFileTool:
             path=where,
         )
 
-    def _folder(self, call: Call, descriptor: int, real: str, shown: str, where: str) -> Envelope:
-        """What is in a folder, without skills that are not available in this conversation."""
+    def _folder(
+        self, call: ToolCall, descriptor: int, real: str, shown: str, where: str
+    ) -> Envelope:
         entries: list[dict[str, str]] = []
         total = 0
         with os.scandir(descriptor if os.scandir in os.supports_fd else real) as found:
@@ -468,13 +471,13 @@ class ReadFileTool:
                 total += 1
                 kind = "link" if entry.is_symlink() else "dir" if inside else "file"
                 entries.append({"path": printable(entry.name), "type": kind})
-                if total >= 10 * _ENTRIES:
+                if total >= 10 * _MAX_ENTRIES_SHOWN:
                     break
-        return _told_folder(call, shown, where, entries, total)
+        return _folder_reply(call, shown, where, entries, total)
 
     def _for_people(self, real: str, loaded: Sequence[str]) -> Skill | None:
-        """The skill of a file that only people may load, and that this conversation did not."""
-        for skill in self._library.holders(real):
+        """The skill of a file that only people may load, unless it is loaded."""
+        for skill in self._library.skills_containing(real):
             if skill.for_model:
                 continue
             folder = os.path.realpath(skill.base_dir)
@@ -483,10 +486,9 @@ class ReadFileTool:
         return None
 
     def _show(
-        self, call: Call, data: bytes, size: int, where: str, shown: str, origin: str = ""
+        self, call: ToolCall, data: bytes, size: int, where: str, shown: str, origin: str = ""
     ) -> Envelope:
-        """The page that was asked for."""
-        text, fallback = decode(data, cut=size > MAX_BYTES)
+        text, fallback = decode(data, cut=size > MAX_READ_BYTES)
         if text is None:
             return call.fail(
                 "BINARY_FILE",
@@ -521,20 +523,20 @@ class ReadFileTool:
 
         Args:
             real: The file's real path.
-            data: What will be shown: these very bytes must be the ones that were checked.
-            rest: What follows them.
+            data: The bytes to show: exactly these must have been verified.
+            rest: Stream with the bytes that follow.
         """
         seals = self._library.seals
         digest = ""
         tools = (one.skill for one in self._library.tools().only())
         around = (one for one in tools if is_inside(real, os.path.realpath(one.base_dir)))
-        for skill in (*self._library.holders(real), *around):
+        for skill in (*self._library.skills_containing(real), *around):
             try:
-                sealed = seals.check(skill)
+                verified = seals.check(skill)
             except SatchelError as exc:
                 return exc
             digest = digest or _digest(data, rest)
-            if not sealed.holds(real, digest):
+            if not verified.holds(real, digest):
                 return Changed(
                     Message(
                         "`{file}` is not part of the skill `{name}` as it was checked",
@@ -546,7 +548,7 @@ class ReadFileTool:
         return None
 
     def _in_loaded(self, wanted: str, loaded: Sequence[str]) -> str:
-        """The file in the folder of a skill loaded lately: models forget the base directory."""
+        """The file in a loaded skill's folder: models forget the base directory."""
         for folder in loaded[:8]:
             path = os.path.normpath(os.path.join(folder, wanted))
             if is_inside(path, folder) and (os.path.isfile(path) or self._is_listed(path)):
@@ -554,7 +556,7 @@ class ReadFileTool:
         return ""
 
     def _is_listed(self, path: str) -> bool:
-        found = self._library.served(path)
+        found = self._library.served_skill_at(path)
         supply = self._library.supply_of(found[0]) if found is not None else None
         return (
             found is not None
@@ -571,16 +573,16 @@ class ReadFileTool:
         return not dot and name in KNOWN_NAMES
 
     def _failed(
-        self, call: Call, exc: OSError, wanted: str, shown: str, step: str = ""
+        self, call: ToolCall, exc: OSError, wanted: str, shown: str, step: str = ""
     ) -> Envelope:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
             step = step or Message("Check the path; it is relative to the project")
-            meant = ""
+            loaded_path = ""
             if not os.path.isabs(wanted):
-                meant = self._in_loaded(wanted, call.loaded)
-            if meant:
+                loaded_path = self._in_loaded(wanted, call.loaded)
+            if loaded_path:
                 step = Message(
-                    "Did you mean `{path}`, in the skill's folder?", path=printable(meant)
+                    "Did you mean `{path}`, in the skill's folder?", path=printable(loaded_path)
                 )
             return call.fail("NOT_FOUND", Message("There is no `{path}`", path=shown), step)
         if exc.errno in (errno.EACCES, errno.EPERM):
@@ -603,12 +605,12 @@ class ReadFileTool:
 
 
 def state_at(library: Library, real: str) -> str:
-    """The state of the innermost skill in whose folder a real path lies; empty without one.
+    """The state of the innermost skill that contains a real path; empty without one.
 
-    A folder that cannot be read as a skill is `excluded` where the filter leaves its name out.
+    A broken skill folder is `excluded` when the filter excludes its name.
     """
-    look = library.snapshot()
-    known = (look.by_ref(skill.ref) for skill in library.holders(real))
+    snapshot = library.snapshot()
+    known = (snapshot.by_ref(skill.ref) for skill in library.skills_containing(real))
     holders = [(len(os.path.realpath(one.base_dir)), one.state) for one in known if one]
     for one in library.tools().only():
         folder = os.path.realpath(one.skill.base_dir)
@@ -628,14 +630,14 @@ def state_at(library: Library, real: str) -> str:
     return ""
 
 
-def _left_out(shown: str) -> tuple[Message, Message]:
+def _excluded_file(shown: str) -> tuple[Message, Message]:
     return (
         Message("`{path}` belongs to a skill that is not available here", path=shown),
         Message("Go on without it"),
     )
 
 
-def _no_skill(shown: str) -> tuple[Message, Message]:
+def _no_skill_file(shown: str) -> tuple[Message, Message]:
     return (
         Message("`{path}` is not a file of a skill that is available here", path=shown),
         Message("Give a path below a skill's base directory"),
@@ -643,7 +645,6 @@ def _no_skill(shown: str) -> tuple[Message, Message]:
 
 
 def _digest(data: bytes, rest: BinaryIO) -> str:
-    """Of a whole file: what was read of it, and what follows."""
     from hashlib import sha256
 
     total = sha256(data)
@@ -655,20 +656,19 @@ def _digest(data: bytes, rest: BinaryIO) -> str:
 
 
 def _same(path: str, info: os.stat_result) -> bool:
-    """Whether the path still leads to the opened file."""
     try:
         return os.path.samestat(os.stat(path), info)
     except OSError:
         return False
 
 
-def _told_folder(
-    call: Call, shown: str, where: str, entries: list[dict[str, str]], total: int
+def _folder_reply(
+    call: ToolCall, shown: str, where: str, entries: list[dict[str, str]], total: int
 ) -> Envelope:
     entries.sort(key=lambda entry: entry["path"])
-    del entries[_ENTRIES:]
+    del entries[_MAX_ENTRIES_SHOWN:]
     names = [entry["path"] + ("/" if entry["type"] == "dir" else "") for entry in entries]
-    more = f" and {total - _ENTRIES} more" if total > _ENTRIES else ""
+    more = f" and {total - _MAX_ENTRIES_SHOWN} more" if total > _MAX_ENTRIES_SHOWN else ""
     step = Message("It is empty")
     if names:
         step = Message("Read a file in it: {names}", names=", ".join(names) + more)
@@ -678,7 +678,9 @@ def _told_folder(
     )
 
 
-def _reply(call: Call, page: Page, where: str, size: int, fallback: str, origin: str) -> Envelope:
+def _reply(
+    call: ToolCall, page: TextPage, where: str, size: int, fallback: str, origin: str
+) -> Envelope:
     data: dict[str, Any] = {
         "content": page.content,
         "path": encodable(where),
@@ -693,9 +695,11 @@ def _reply(call: Call, page: Page, where: str, size: int, fallback: str, origin:
         notes.append(
             f"There is more. Call ReadFile again with offset {page.next_line}{column} for the rest."
         )
-    elif size > MAX_BYTES:
+    elif size > MAX_READ_BYTES:
         data["truncated"] = True
-        notes.append(f"The file has {size:,} bytes; what is beyond {MAX_BYTES:,} cannot be read.")
+        notes.append(
+            f"The file has {size:,} bytes; what is beyond {MAX_READ_BYTES:,} cannot be read."
+        )
     if fallback:
         data["fallback"] = fallback
         notes.append("Some bytes were not valid text and are shown as `\ufffd`.")

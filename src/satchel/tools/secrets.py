@@ -1,10 +1,11 @@
-"""Secrets that a tool skill declares: where they come from, and how they stay out of answers.
+"""Secrets that a tool skill declares: lookup, and redaction in answers.
 
-Looked for in this order: the keyring (service `satchel`, extra `keyring`), the file `secrets.env`
-beside `config.toml`, the environment. Only what a skill.yaml names is looked for, and only a skill
-that may run gets it. What a program then says is searched for the values, also as base64, as hex
-and as parts of addresses, and they are replaced by their names. That stops accidents; a program
-that wants to give a secret away is stopped by having no network.
+Looked up in this order: the keyring (service `satchel`, extra `keyring`), the file `secrets.env`
+next to `config.toml`, the environment. Only names in a skill.yaml are looked up, and only for a
+skill that may run. In the output of the program the values, also as base64, hex and URL-encoded,
+are replaced by their names. That prevents accidents; the sandbox without network prevents
+exfiltration.
+
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import read_plain
-from satchel._language import Message
 from satchel._optional import available
 from satchel.errors import SettingsError
+from satchel.i18n import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,34 +26,28 @@ if TYPE_CHECKING:
 
 FILE = "secrets.env"
 SERVICE = "satchel"
-SHORTEST = 6
-"""Characters; anything shorter stands in ordinary text too often to be kept out of it."""
-_MAX_FILE = 256 * 1024
+MIN_SECRET_CHARS = 6
+"""Anything shorter occurs in ordinary text too often to be redacted."""
+_MAX_FILE_BYTES = 256 * 1024
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
 _GAP = re.compile(r"\n… \[[\d,]+ bytes were dropped\] …\n")
-"""What stands where a long text was cut."""
-_PIECE = 4
-"""Characters of a secret at a cut that are taken for the rest of one."""
+"""The marker where a long text was cut."""
+_MIN_PART_CHARS = 4
+"""Length from which a piece of a secret at a cut is redacted."""
 
 Pairs = tuple[tuple[str, str], ...]
 
 
 class Secrets:
-    """Finds the values of secrets."""
+    """Looks up the values of secrets."""
 
     def __init__(self, settings: Settings, env: Mapping[str, str] | None = None) -> None:
-        """Look in the user's places.
-
-        Args:
-            settings: Where the configuration is.
-            env: The environment; the process's own when None.
-        """
         config = settings.paths.config
         self.file = os.path.join(os.path.dirname(config), FILE) if config else ""
         self._env = env
 
     def values(self, names: Sequence[str]) -> Pairs:
-        """Name and value of each.
+        """Name and value of each secret.
 
         Raises:
             SettingsError: one is not set, too short, or the file cannot be used.
@@ -69,13 +64,13 @@ class Secrets:
             if not value:
                 missing.append(name)
                 continue
-            if len(value) < SHORTEST:
+            if len(value) < MIN_SECRET_CHARS:
                 raise SettingsError(
                     Message(
                         "The secret `{name}` has fewer than {count} characters, too few to "
                         "be kept out of answers",
                         name=name,
-                        count=SHORTEST,
+                        count=MIN_SECRET_CHARS,
                     ),
                     Message("Use a longer one"),
                 )
@@ -98,12 +93,11 @@ class Secrets:
         return tuple(found)
 
     def _read(self) -> dict[str, str]:
-        """What the file says; nothing when there is none."""
         if not self.file:
             return {}
         try:
             private = os.name == "nt" or not os.lstat(self.file).st_mode & 0o077
-            text = read_plain(self.file, _MAX_FILE).decode()
+            text = read_plain(self.file, _MAX_FILE_BYTES).decode()
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, UnicodeDecodeError) as exc:
@@ -141,12 +135,12 @@ def _from_keyring(name: str) -> str:
         return ""
     try:
         return str(module.get_password(SERVICE, name) or "")
-    except Exception:  # noqa: BLE001 - a keyring that is locked or absent is one place less
+    except Exception:  # noqa: BLE001 - a locked or absent keyring has no secrets
         return ""
 
 
 class Redactor:
-    """Takes the values of secrets out of what a program said."""
+    """Replaces the values of secrets in the output of a program."""
 
     def __init__(self, secrets: Pairs) -> None:
         needles: dict[str, str] = {}
@@ -154,54 +148,54 @@ class Redactor:
             for form in _forms(value):
                 needles.setdefault(form, f"[secret {name}]")
         self._needles = needles
-        # The longest first, so that no form hides a part of another.
+        # The longest first: a short form may be part of a longer one.
         parts = sorted(needles, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, parts))) if parts else None
         self._parts: dict[str, str] = {}
-        """Every part of a secret that `scraps` looks for, once that was asked for."""
+        """Substrings that `fragments` redacts, made at its first call."""
         self.count = 0
-        """How many were taken out."""
+        """Number of replacements."""
 
     def text(self, text: str) -> str:
         """The text without secrets."""
         return self._pattern.sub(self._name, text) if self._pattern is not None and text else text
 
     def pieces(self, text: str) -> str:
-        """The same for what is kept of a longer text, of which a cut may have halved a secret."""
+        """Redact a shortened text, where a cut may have split a secret."""
         if self._pattern is None or not text:
             return text
         first, mark, last = self.text(text), "", ""
         gap = _GAP.search(first)
         if gap is not None:
             first, mark, last = first[: gap.start()], gap.group(), first[gap.end() :]
-        first, last = self._without_end(first), self._without_start(last)
-        return f"{first}{mark}{last}"
+        first = self._redact_edge(first, at_end=True)
+        return f"{first}{mark}{self._redact_edge(last, at_end=False)}"
 
-    def scraps(self, text: str) -> str:
-        """The same for a sentence that quotes: what it quotes may be cut anywhere.
+    def fragments(self, text: str) -> str:
+        """Redact a message that quotes output cut at any place.
 
-        No part of a secret that is `SHORTEST` characters long or longer is left. An ordinary word
-        that stands in a secret goes too: that is for sentences about a fault, not for answers.
+        Removes every part of a secret of at least `MIN_SECRET_CHARS` characters, and so also
+        ordinary words that occur in a secret: for error messages, not for answers.
         """
         text = self.text(text)
         if self._pattern is None or not text:
             return text
         if not self._parts:
             for form, name in self._needles.items():
-                for at in range(len(form) - SHORTEST + 1):
-                    self._parts.setdefault(form[at : at + SHORTEST], name)
+                for at in range(len(form) - MIN_SECRET_CHARS + 1):
+                    self._parts.setdefault(form[at : at + MIN_SECRET_CHARS], name)
         found: list[str] = []
         at = 0
         while at < len(text):
-            name = self._parts.get(text[at : at + SHORTEST])
+            name = self._parts.get(text[at : at + MIN_SECRET_CHARS])
             if name is None:
                 found.append(text[at])
                 at += 1
                 continue
             self.count += 1
             found.append(name)
-            at += SHORTEST
-            while at < len(text) and text[at - SHORTEST + 1 : at + 1] in self._parts:
+            at += MIN_SECRET_CHARS
+            while at < len(text) and text[at - MIN_SECRET_CHARS + 1 : at + 1] in self._parts:
                 at += 1
         return "".join(found)
 
@@ -209,26 +203,20 @@ class Redactor:
         self.count += 1
         return self._needles[match.group()]
 
-    def _without_end(self, text: str) -> str:
-        """Drop the beginning of a secret at the end of a text."""
+    def _redact_edge(self, text: str, *, at_end: bool) -> str:
+        """Redact the beginning of a secret at the end of a text, or the end of one at its start."""
         for form, name in self._needles.items():
-            for size in range(min(len(form) - 1, len(text)), _PIECE - 1, -1):
-                if text.endswith(form[:size]):
+            for size in range(min(len(form) - 1, len(text)), _MIN_PART_CHARS - 1, -1):
+                if at_end and text.endswith(form[:size]):
                     self.count += 1
                     return text[:-size] + name
-        return text
-
-    def _without_start(self, text: str) -> str:
-        """Drop the end of a secret at the beginning of a text."""
-        for form, name in self._needles.items():
-            for size in range(min(len(form) - 1, len(text)), _PIECE - 1, -1):
-                if text.startswith(form[-size:]):
+                if not at_end and text.startswith(form[-size:]):
                     self.count += 1
                     return name + text[size:]
         return text
 
     def value(self, value: Any) -> Any:
-        """A JSON value without secrets, keys and all."""
+        """Redact a JSON value, including keys."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -245,7 +233,6 @@ class Redactor:
 
 
 def _forms(value: str) -> Iterable[str]:
-    """A secret as it may stand in a text."""
     import base64
     import json
     from urllib.parse import quote, quote_plus
@@ -263,9 +250,9 @@ def _forms(value: str) -> Iterable[str]:
     }
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         found.add(encode(data).decode().rstrip("="))
-        # Inside a longer text it begins at any of three places; the outer signs are shared.
+        # Inside a longer text it starts at one of three offsets; the outer characters are shared.
         for shift in (0, 1, 2):
             whole = encode(b"\0" * shift + data).decode().rstrip("=")
             found.add(whole[shift + 1 if shift else 0 : -1])
     found |= {line.strip() for line in value.splitlines()}  # a key in several lines
-    return (form for form in found if len(form) >= SHORTEST)
+    return (form for form in found if len(form) >= MIN_SECRET_CHARS)

@@ -1,4 +1,4 @@
-"""Skill: hands a skill's instructions to the model, framed, with its arguments in place."""
+"""The `Skill` tool: reads, verifies and frames a skill's instructions with its arguments."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel._language import Message
 from satchel.errors import Changed, InvalidInput, LockBroken, NotFound, Refused, SkillBroken
-from satchel.library.walk import OWN_FOLDERS, SKIPPED
+from satchel.i18n import Message
+from satchel.library.scanner import OWN_FOLDERS, SKIPPED_FOLDERS
 from satchel.tools.arguments import apply_arguments, argument_names
-from satchel.tools.base import Folder, Resolved, SkillSource
-from satchel.tools.frame import (
+from satchel.tools.base import Folder, SkillSource, Tool
+from satchel.tools.framing import (
     attribute,
     encodable,
     framed,
@@ -20,55 +20,55 @@ from satchel.tools.frame import (
     printable,
     size_of,
 )
-from satchel.tools.naming import absent, find_skill, not_offered, refuse_use
-from satchel.tools.permits import patterns_of
+from satchel.tools.lookup import find_skill, not_offered, refuse_use, unknown_skill
+from satchel.tools.permission_rules import patterns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
-    from satchel.library.seal import Sealed
-    from satchel.library.survey import Survey
+    from satchel.library.fingerprint import Survey
+    from satchel.library.integrity import VerifiedFolder
     from satchel.settings import Settings
-    from satchel.skill.model import Document, Skill
-    from satchel.tools.base import Call
+    from satchel.skill.document import SkillDocument
+    from satchel.skill.model import Skill
+    from satchel.tools.base import ResolvedCall, ToolCall
     from satchel.trace import Trace
 
-LISTED = 50
-"""Files that a reply names."""
-_ENTRIES = 2_000
-_DEPTH = 8
+MAX_FILES_LISTED = 50
+_MAX_ENTRY_COUNT = 2_000
+_MAX_FOLDER_DEPTH = 8
 _OWN = ("skill.md", "skill.yaml")
-"""What makes a folder a skill of its own."""
+"""Files that make a subfolder a separate skill."""
 
 
 def list_folder(base_dir: str, own_file: str) -> Folder:
-    """List a skill's folder. `own_file` is the SKILL.md itself: it counts for the revision only."""
+    """List a skill's folder. `own_file`, the SKILL.md, counts for the revision only."""
     from hashlib import blake2b
 
     total = blake2b(digest_size=8)
     files: list[tuple[str, int]] = []
-    walk = _Walk(base_dir)
+    walk = _FolderListing(base_dir)
     count = 0
     for path, size, times in walk.entries():
         total.update(f"{path}\0{size}\0{times}\n".encode("utf-8", "surrogateescape"))
         if path == own_file:
             continue
         count += 1
-        if len(files) < LISTED:
+        if len(files) < MAX_FILES_LISTED:
             files.append((path, size))
     return Folder(tuple(files), count, walk.complete, walk.left_out, total.hexdigest())
 
 
-def folder_of(rows: Survey, own_file: str) -> Folder | None:
-    """The same from a survey of the folder; None when it is not as simple as most are.
+def folder_from_survey(rows: Survey, own_file: str) -> Folder | None:
+    """`list_folder` from the survey of the check, without another walk; None when that differs.
 
-    Links, folders that are left out, skills within the skill and very many files need the walk.
+    Links, skipped folders, nested skills and very many files need the walk.
     """
     from hashlib import blake2b
 
-    if len(rows) > _ENTRIES // 2:
+    if len(rows) > _MAX_ENTRY_COUNT // 2:
         return None
     orders: dict[str, str] = {"": "\0"}
     found: list[tuple[str, str, int, str]] = []
@@ -77,20 +77,20 @@ def folder_of(rows: Survey, own_file: str) -> Folder | None:
         order = orders.get(head)
         if order is None:
             folders = head.split("/")
-            if len(folders) >= _DEPTH or not SKIPPED.isdisjoint(folders):
+            if len(folders) >= _MAX_FOLDER_DEPTH or not SKIPPED_FOLDERS.isdisjoint(folders):
                 return None
             order = orders[head] = "".join(f"\1{folder}\0" for folder in folders) + "\0"
         if not stat.S_ISREG(mode) or (
             head and name.lower() in _OWN and head.split("/", 1)[0] not in OWN_FOLDERS
         ):
             return None
-        # As the walk goes: the files of a folder before its folders, each by name.
+        # In the order of the walk: the files of a folder before its folders, each by name.
         found.append((order + name, path, size, f"{path}\0{size}\0{changed}/{inode}\n"))
     found.sort()
     text = "".join([row[3] for row in found])
     others = [(path, size) for _, path, size, _ in found if path != own_file]
     return Folder(
-        tuple(others[:LISTED]),
+        tuple(others[:MAX_FILES_LISTED]),
         len(others),
         complete=True,
         left_out=0,
@@ -98,19 +98,19 @@ def folder_of(rows: Survey, own_file: str) -> Folder | None:
     )
 
 
-def listed_folder(rows: Survey, own_file: str) -> Folder:
-    """The same from the list of a server: all its files, whether they are here or not."""
+def folder_from_listing(rows: Survey, own_file: str) -> Folder:
+    """`list_folder` from the listing of a server: all its files, fetched or not."""
     from hashlib import blake2b
 
     text = "".join([f"{path}\0{size}\0{mark}\n" for path, mark, _, size, _, _ in rows])
     others = [(path, size) for path, _, _, size, _, _ in rows if path != own_file]
     revision = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return Folder(tuple(others[:LISTED]), len(others), complete=True, left_out=0, revision=revision)
+    return Folder(
+        tuple(others[:MAX_FILES_LISTED]), len(others), complete=True, left_out=0, revision=revision
+    )
 
 
-class _Walk:
-    """One bounded walk."""
-
+class _FolderListing:
     def __init__(self, base_dir: str) -> None:
         self._base = base_dir
         self._real = ""
@@ -130,19 +130,19 @@ class _Walk:
                 with os.scandir(f"{self._base}/{prefix}") as entries:
                     for entry in entries:
                         self._seen += 1
-                        if self._seen > _ENTRIES:
+                        if self._seen > _MAX_ENTRY_COUNT:
                             self.complete = False
                             break
                         name = entry.name
                         own = own or name.lower() in _OWN
                         self._sort(entry, prefix, files, below)
             except OSError:
-                self.left_out += 1  # gone meanwhile, or not ours to read
+                self.left_out += 1  # removed meanwhile, or unreadable
             if own and prefix and prefix.split("/", 1)[0] not in OWN_FOLDERS:
-                continue  # a skill of its own
+                continue  # a separate skill
             files.sort()
             yield from files
-            if depth + 1 < _DEPTH:
+            if depth + 1 < _MAX_FOLDER_DEPTH:
                 todo += [(f"{prefix}{name}/", depth + 1) for name in sorted(below, reverse=True)]
             elif below:
                 self.complete = False
@@ -156,7 +156,7 @@ class _Walk:
     ) -> None:
         name = entry.name
         if entry.is_dir(follow_symlinks=False):
-            if name not in SKIPPED:
+            if name not in SKIPPED_FOLDERS:
                 below.append(name)
             return
         try:
@@ -168,7 +168,7 @@ class _Walk:
             self.left_out += 1
             return
         if stat.S_ISREG(info.st_mode):
-            # The inode's own time too: a file's time of change can be set back.
+            # ctime too: mtime can be set back.
             times = f"{info.st_mtime_ns}/{info.st_ctime_ns}"
             files.append((prefix + name, info.st_size, times))
         else:
@@ -179,14 +179,14 @@ class _Walk:
         return os.path.realpath(path).startswith(self._real + os.sep)
 
 
-MAX_DEPTH = 5
-"""How many skills may be loaded one within the other."""
-MAX_CONTENT = 400_000
-"""Characters of one skill that are handed over; the longest real one has 291,206."""
+MAX_SKILL_NESTING = 5
+"""Skills loaded within each other."""
+MAX_CONTENT_CHARS = 400_000
+"""Of one skill; the longest real one has 291,206."""
 
 
-class SkillTool:
-    """Loads a skill by its name."""
+class SkillTool(Tool):
+    """Loads a skill by name."""
 
     name = "Skill"
     about_skills = True
@@ -221,39 +221,38 @@ class SkillTool:
         self._settings = settings
         self._trace = trace
         self._kept: dict[str, tuple[Snapshot, SkillSource]] = {}
-        """What was read with `refresh_on_call` off: it stays as it was until the next look."""
+        """Sources read with `refresh_on_call` off: valid for one snapshot."""
 
-    def run(self, call: Call) -> Envelope:
-        """Load one."""
+    def run(self, call: ToolCall) -> Envelope:
+        """Run the call."""
         found = self.load(call)
         return found.envelope if isinstance(found, LoadedSkill) else found
 
-    def named(self, table: Mapping[str, Any], look: Snapshot) -> Skill | None:
+    def named(self, table: Mapping[str, Any], snapshot: Snapshot) -> Skill | None:
         """The skill that a call names, available or not; None when there is none."""
         given = {table[key] for key in ("name", "skill") if isinstance(table.get(key), str)}
         if len(given) != 1:
             return None
         name = str(given.pop())
-        return look.get(name) or find_skill(look, name, self._settings.project)
+        return snapshot.get(name) or find_skill(snapshot, name, self._settings.project)
 
-    def load(self, call: Call) -> LoadedSkill | Envelope:
+    def load(self, call: ToolCall) -> LoadedSkill | Envelope:
         """The skill with its text and envelope; an error envelope when it cannot be loaded."""
         found = call.resolved
-        if found is None:
-            look = self._library.snapshot()
-            found = Resolved(self.name, call.given, self, look, self.named(call.arguments, look))
-        skill, look = found.skill, found.look
+        skill, snapshot = found.skill, found.snapshot
         if skill is None:
-            return absent(call, look, str(call.arguments["name"]), self._library.waiting_line())
+            return unknown_skill(
+                call, snapshot, str(call.arguments["name"]), self._library.untrusted_notice()
+            )
         if skill.state != "active":
-            return not_offered(call, look, skill, self._library.waiting_line())
+            return not_offered(call, snapshot, skill, self._library.untrusted_notice())
         if not skill.for_model and not call.as_person:
             raise Refused(
                 f"Only a person can load the skill `{printable(skill.name)}`: its author set "
                 "`disable-model-invocation`",
                 "Go on without it, or ask the user to load it",
             )
-        _guard(skill, call.stack)
+        _check_nesting(skill, call.stack)
         try:
             source = self.read(found)
         except (Changed, LockBroken) as exc:
@@ -262,26 +261,26 @@ class SkillTool:
             return _unreadable(call, exc)
         return self._reply(call, skill, source)
 
-    def read(self, found: Resolved) -> SkillSource:
-        """The text of the skill that a call names, read once for the call.
+    def read(self, found: ResolvedCall) -> SkillSource:
+        """Read the skill that a call names, once per call.
 
         Raises:
-            SatchelError: it cannot be read, is no skill any more, or may not be used as it is.
+            SatchelError: it cannot be read or verified, or is no skill any more.
         """
-        assert found.skill is not None  # noqa: S101 - the caller has checked
+        assert found.skill is not None  # noqa: S101 - checked by the caller
         if found.source is None:
             path = found.skill.path
             frozen = not self._settings.refresh_on_call
             kept = self._kept.get(path) if frozen else None
-            if kept is not None and kept[0] is found.look:
+            if kept is not None and kept[0] is found.snapshot:
                 found.source = kept[1]
             else:
                 found.source = read_skill(self._library, found.skill)
                 if frozen:
-                    self._kept[path] = (found.look, found.source)
+                    self._kept[path] = (found.snapshot, found.source)
         return found.source
 
-    def _reply(self, call: Call, skill: Skill, source: SkillSource) -> LoadedSkill:
+    def _reply(self, call: ToolCall, skill: Skill, source: SkillSource) -> LoadedSkill:
         args = str(call.arguments.get("args", ""))
         base_dir = encodable(skill.base_dir)
         body = source.body
@@ -293,8 +292,8 @@ class SkillTool:
             )
             body = applied.text
             stats["placeholders"] = applied.filled
-        cut = len(body) > MAX_CONTENT
-        content = f"Base directory for this skill: {base_dir}\n\n{body[:MAX_CONTENT]}"
+        cut = len(body) > MAX_CONTENT_CHARS
+        content = f"Base directory for this skill: {base_dir}\n\n{body[:MAX_CONTENT_CHARS]}"
         folder = source.folder
         data: dict[str, Any] = {
             "name": skill.name,
@@ -313,7 +312,7 @@ class SkillTool:
         notes: list[str] = []
         if cut:
             data["truncated"] = True
-            notes.append(_rest(skill.path, source.body))
+            notes.append(_truncation_note(skill.path, source.body))
         if source.changed and not self._settings.refresh_on_call:
             data["fallback"] = "changed-since-last-look"
             notes.append(
@@ -340,14 +339,14 @@ class SkillTool:
 
 
 class LoadedSkill(NamedTuple):
-    """A skill that is handed to a model, with everything that a conversation keeps of it."""
+    """A loaded skill, with what a session records of it."""
 
     skill: Skill
     source: SkillSource
     nonce: str
     """Of the frame around its text."""
     text_digest: str
-    """Of the text as handed over, arguments in place."""
+    """Of the text as sent, with arguments."""
     envelope: Envelope
 
 
@@ -355,29 +354,29 @@ def read_skill(library: Library, skill: Skill) -> SkillSource:
     """Verify and read a skill.
 
     Raises:
-        SatchelError: it cannot be read, is no skill any more, or may not be used as it is.
+        SatchelError: it cannot be read or verified, or is no skill any more.
     """
-    sealed = library.seals.check(skill)
-    document = library.seals.document(skill, sealed)
+    verified = library.seals.check(skill)
+    document = library.seals.document(skill, verified)
     head = document.head
     if head is None:
         problem = next((item for item in document.problems if item.severity == "error"), None)
         why = problem.message if problem else "it is no skill"
         fix = problem.fix if problem else "Run `satchel doctor`"
         raise SkillBroken(f"`{skill.path}` can no longer be read as a skill: {why}", fix)
-    if head.name != skill.head.name:  # another skill is in its place
+    if head.name != skill.head.name:  # another skill is at the path
         raise NotFound(Message("There is no skill `{name}`", name=skill.name), Message("Try again"))
     return SkillSource(
         document.body.strip("\n"),
         document.fields,
-        _folder(skill, sealed),
+        _folder(skill, verified),
         document_digest(document),
         changed=(head.mtime_ns, head.size) != (skill.head.mtime_ns, skill.head.size),
     )
 
 
-def document_digest(document: Document) -> str:
-    """Of what a skill tells the model and says about tools: an edit of either is a change."""
+def document_digest(document: SkillDocument) -> str:
+    """The digest of a skill's instructions and tool rules."""
     text = document.body.strip("\n")
     rules = [
         patterns_of(document.fields.get(key), forbidding=key[0] == "d")
@@ -393,33 +392,31 @@ def short_digest(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def _folder(skill: Skill, sealed: Sealed) -> Folder:
-    """The other files: from the check, which has seen them all, or by looking."""
-    base_dir, own_file = skill.base_dir, skill.head.file
+def _folder(skill: Skill, verified: VerifiedFolder) -> Folder:
+    own_file = skill.head.file
     if skill.origin.remote:
-        return listed_folder(sealed.rows, own_file)
-    return folder_of(sealed.rows, own_file) or list_folder(base_dir, own_file)
+        return folder_from_listing(verified.rows, own_file)
+    return folder_from_survey(verified.rows, own_file) or list_folder(skill.base_dir, own_file)
 
 
 def skill_frame(skill: Skill, content: str, folder: Folder, nonce: str) -> str:
-    """What a model gets when it loads a skill: its text and the list of its files."""
+    """The text of a loaded skill: its instructions and the list of its files, framed."""
     origin = skill.origin.remote
     came = f' origin="{attribute(origin)}"' if origin else ""
     marks = f'name="{attribute(skill.name)}"{came}'
-    return framed("skill-loaded", marks, f"{content}\n{_files(folder, nonce)}", nonce)
+    return framed("skill-loaded", marks, f"{content}\n{_file_list(folder, nonce)}", nonce)
 
 
 def preview(skill: Skill, body: str) -> str:
-    """The same for a text that is not saved yet, and without arguments: for its author to see."""
+    """`skill_frame` for an unsaved text without arguments, for its author."""
     text = f"Base directory for this skill: {encodable(skill.base_dir)}\n\n{body.strip(chr(10))}"
     folder = list_folder(skill.base_dir, skill.head.file)
-    return skill_frame(skill, text[:MAX_CONTENT], folder, make_nonce(text))
+    return skill_frame(skill, text[:MAX_CONTENT_CHARS], folder, make_nonce(text))
 
 
-def _guard(skill: Skill, stack: tuple[str, ...]) -> None:
-    """A skill that loads itself in the end, or too long a chain, is refused."""
+def _check_nesting(skill: Skill, stack: tuple[str, ...]) -> None:
     cycle = skill.name in stack
-    if not cycle and len(stack) < MAX_DEPTH:
+    if not cycle and len(stack) < MAX_SKILL_NESTING:
         return
     chain = " → ".join(printable(name) for name in (*stack, skill.name))
     if cycle:
@@ -428,21 +425,20 @@ def _guard(skill: Skill, stack: tuple[str, ...]) -> None:
             "Go on with the instructions you have",
         )
     raise InvalidInput(
-        f"Too many skills within each other, at most {MAX_DEPTH}: {chain}",
+        f"Too many skills within each other, at most {MAX_SKILL_NESTING}: {chain}",
         "Finish the inner ones first",
     )
 
 
-def _unreadable(call: Call, exc: Refused) -> Envelope:
-    """The operating system said no, or something else went wrong while reading."""
+def _unreadable(call: ToolCall, exc: Refused) -> Envelope:
+    """The reply to an I/O error; a denied permission is raised."""
     cause = exc.__cause__
     if cause is None or isinstance(cause, PermissionError):
         raise exc
     return call.fail("EXECUTION_ERROR", exc.message, "Tell the user, and go on without the skill")
 
 
-def _files(folder: Folder, nonce: str) -> str:
-    """The other files of the skill, for the end of the frame."""
+def _file_list(folder: Folder, nonce: str) -> str:
     if not folder.total and folder.complete:
         return ""
     shown = len(folder.files)
@@ -457,13 +453,12 @@ def _files(folder: Folder, nonce: str) -> str:
     return f"\n{framed('skill-files', marks, f'{about}{rows}{after}', nonce)}\n"
 
 
-def _rest(path: str, body: str) -> str:
-    """Where to go on after a text that was cut."""
+def _truncation_note(path: str, body: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as stream:
         text = stream.read()
     start = max(text.find(body[:200]), 0)
-    line = text.count("\n", 0, start + MAX_CONTENT) + 1
+    line = text.count("\n", 0, start + MAX_CONTENT_CHARS) + 1
     return (
-        f"The skill is longer than {MAX_CONTENT:,} characters and was cut. "
+        f"The skill is longer than {MAX_CONTENT_CHARS:,} characters and was cut. "
         f"Call ReadFile with path `{printable(path)}` and offset {line} for the rest."
     )

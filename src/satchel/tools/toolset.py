@@ -1,6 +1,6 @@
-"""The tools of one agent: described for a provider, called by name, and never raising.
+"""The tools of one agent: finds them by name, describes them for a provider, runs calls.
 
-A `Session` holds one and decides which calls reach it; nothing is checked against permissions here.
+`Session` decides which calls reach it; permissions are not checked here. Calls never raise.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, get_args
 from weakref import WeakKeyDictionary
 
-from satchel._language import Message
 from satchel.envelope import ErrorInfo, failure
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, SettingsError, SkillBroken
-from satchel.tools.base import Call, Resolved
-from satchel.tools.frame import one_line
-from satchel.tools.naming import ask_for_trust, blocked_skill, said_of
-from satchel.tools.parameters import check, echo, read_arguments
+from satchel.i18n import Message
+from satchel.tools.base import ResolvedCall, ToolCall
+from satchel.tools.framing import one_line
+from satchel.tools.lookup import ask_for_trust, blocked_skill, describe_problem
 from satchel.tools.read_file import ReadFileTool
-from satchel.tools.selecting import SearchTool
+from satchel.tools.schema import echo, read_arguments
+from satchel.tools.selection import SearchTool
 from satchel.tools.skill_tool import SkillTool, list_folder
 from satchel.trace import span
 
@@ -28,33 +28,25 @@ if TYPE_CHECKING:
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Library, Snapshot
-    from satchel.library.tool_shelf import ToolSnapshot
+    from satchel.library.tool_scanner import ToolSnapshot
     from satchel.runners.base import Cancel
     from satchel.settings import Form, Settings
     from satchel.tools.base import Tool
-    from satchel.tools.engine import LocalEngine
+    from satchel.tools.program_runner import ProgramRunner
     from satchel.tools.read_file import Addresses
     from satchel.trace import Trace
 
 
-class ScriptTools:
-    """Where a toolset gets the tools that come and go."""
+class ProgramTools:
+    """The tools of tool skills, which change with the library."""
 
     def __init__(
         self,
         library: Library,
         settings: Settings,
-        engine: LocalEngine,
+        engine: ProgramRunner,
         trace: Trace,
     ) -> None:
-        """Offer the tools of a library.
-
-        Args:
-            library: Whose.
-            settings: Limits, and where secrets are.
-            engine: What runs their programs.
-            trace: Where events go.
-        """
         self._library = library
         self._settings = settings
         self._engine = engine
@@ -62,21 +54,21 @@ class ScriptTools:
         self._made: tuple[ToolSnapshot, dict[str, Tool]] | None = None
 
     def current(self) -> dict[str, Tool]:
-        """The offered tools by name as of the last look; the same table while nothing changed."""
-        look = self._library.tools()
-        if self._made is None or self._made[0] is not look:
-            self._made = (look, self._make(look))
+        """The offered tools by name; the same table while nothing changed."""
+        snapshot = self._library.tools()
+        if self._made is None or self._made[0] is not snapshot:
+            self._made = (snapshot, self._make(snapshot))
         return self._made[1]
 
-    def _make(self, look: ToolSnapshot) -> dict[str, Tool]:
-        if not look.tools:
+    def _make(self, snapshot: ToolSnapshot) -> dict[str, Tool]:
+        if not snapshot.tools:
             return {}
-        from satchel.tools.script_tool import ScriptTool
+        from satchel.tools.program_tool import ProgramTool
         from satchel.tools.secrets import Secrets
 
         secrets = Secrets(self._settings)
         return {
-            name: ScriptTool(
+            name: ProgramTool(
                 source,
                 tool,
                 library=self._library,
@@ -85,18 +77,18 @@ class ScriptTools:
                 secrets=secrets,
                 trace=self._trace,
             )
-            for name, (source, tool) in look.tools.items()
+            for name, (source, tool) in snapshot.tools.items()
         }
 
     def refusal(self, name: str) -> SatchelError | None:
-        """Why a tool that is known is not offered; None when nobody knows it."""
-        look = self._library.tools()
-        source = look.withheld(name)
+        """Why a known tool is not offered; None for an unknown one."""
+        snapshot = self._library.tools()
+        source = snapshot.withheld(name)
         if source is None:
-            return self._broken(look, name)
+            return self._broken(snapshot, name)
         skill = source.skill
         shown, whose = one_line(name, 64), one_line(skill.name, 100)
-        exc = look.refused.get(skill.ref)
+        exc = snapshot.refused.get(skill.ref)
         if exc is not None:
             hint = Message(
                 "Only a person can decide about that ({step}). Ask the user, and go on without it "
@@ -123,14 +115,14 @@ class ScriptTools:
             )
         return None
 
-    def _broken(self, look: ToolSnapshot, name: str) -> SatchelError | None:
-        """A skill.yaml that cannot be used, in the folder whose tools would be called so."""
+    def _broken(self, snapshot: ToolSnapshot, name: str) -> SatchelError | None:
+        """The error of a broken skill.yaml in the folder whose tools would have this prefix."""
         import os
 
-        for problem in look.problems:
+        for problem in snapshot.problems:
             folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
             if problem.severity == "error" and (name == folder or name.startswith(f"{folder}_")):
-                wrong, fix = said_of(problem)
+                wrong, fix = describe_problem(problem)
                 shown = one_line(name, 64)
                 why = Message(
                     "The skill of the tool `{tool}` cannot be read: {problem}",
@@ -143,7 +135,7 @@ class ScriptTools:
 
 
 def revision_of(library: Library, tool: str) -> str:
-    """The revision of the skill whose program a tool is, so that an approval is for that one."""
+    """The revision of a tool's skill, to which an approval is bound; empty for other tools."""
     found = library.tools().tools.get(tool)
     if found is None:
         return ""
@@ -152,24 +144,18 @@ def revision_of(library: Library, tool: str) -> str:
 
 
 Provider = Literal["anthropic", "openai", "openai-responses", "gemini", "bedrock", "mcp"]
-"""`openai` is the form of Chat Completions, which most other providers understand too; `gemini`
-gives entries of `functionDeclarations`, `bedrock` those of Converse's `toolConfig.tools`."""
+"""`openai` is Chat Completions, which most other providers accept; `gemini` gives entries of
+`functionDeclarations`, `bedrock` those of Converse's `toolConfig.tools`."""
 PROVIDERS: tuple[str, ...] = get_args(Provider)
-_OTHER_CATALOGUES = 16
-"""Catalogues of other budgets and forms that are kept for a snapshot."""
+_MAX_OTHER_CATALOGUES = 16
+"""Catalogues of other budgets and forms that are cached for a snapshot."""
 
 
 def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[str, Any]:
-    """One tool for one provider.
-
-    Args:
-        tool: The tool.
-        provider: Whose form.
-        name: What it is called there.
-        catalogue: What is told about the skills, after the tool's own description.
+    """Describe one tool for one provider.
 
     Raises:
-        InvalidInput: nobody knows that provider.
+        InvalidInput: there is no such provider.
     """
     import copy
 
@@ -181,7 +167,7 @@ def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[
         function = {"name": name, "description": text, "parameters": schema}
         return {"type": "function", "function": function}
     if provider == "openai-responses":
-        # Strict is the default there and forbids parameters that may be left out.
+        # Strict is the default there and forbids optional parameters.
         return {
             "type": "function",
             "name": name,
@@ -195,20 +181,19 @@ def describe(tool: Tool, provider: str, name: str, catalogue: str = "") -> dict[
         spec = {"name": name, "description": text, "inputSchema": {"json": schema}}
         return {"toolSpec": spec}
     _check_provider(provider)
-    writes = bool(getattr(tool, "writes", False))
     hints = {
         "title": name,
-        "readOnlyHint": not writes,
-        "destructiveHint": writes,
+        "readOnlyHint": not tool.writes,
+        "destructiveHint": tool.writes,
         "idempotentHint": True,
         "openWorldHint": False,
-        **getattr(tool, "hints", {}),  # a program of a tool skill promises nothing
+        **tool.hints,
     }
     return {"name": name, "description": text, "inputSchema": schema, "annotations": hints}
 
 
-def tell_offer(trace: Trace, catalogue: Catalogue) -> None:
-    """Record which skills a model is told of in this turn, and how."""
+def record_offer(trace: Trace, catalogue: Catalogue) -> None:
+    """Record which skills are listed for a model in this turn, and how."""
     account = catalogue.account
     trace.record("listed", account.full)
     if account.shortened:
@@ -234,37 +219,30 @@ def tell_offer(trace: Trace, catalogue: Catalogue) -> None:
 _catalogues: WeakKeyDictionary[Snapshot, dict[tuple[Any, ...], Catalogue]] = WeakKeyDictionary()
 
 
-def catalogue_of(
-    look: Snapshot,
+def cached_catalogue(
+    snapshot: Snapshot,
     settings: Settings,
     budget: int | Budget | None = None,
     form: Form | None = None,
 ) -> Catalogue:
-    """The catalogue of a snapshot, made once for all conversations.
-
-    Args:
-        look: The skills.
-        settings: Budget, form and pinned names.
-        budget: Another budget than that of the settings.
-        form: Another form.
-    """
+    """The catalogue of a snapshot, built once for all sessions."""
     from satchel.catalogue import build_catalogue
 
     usual = (settings.budget, settings.form, settings.pin)
     key = (settings.budget if budget is None else budget, form or settings.form, settings.pin)
-    made = _catalogues.setdefault(look, {})
+    made = _catalogues.setdefault(snapshot, {})
     found = made.get(key) if key == usual else made.pop(key, None)
     if found is None:
         found = build_catalogue(
-            look.skills,
+            snapshot.skills,
             budget=key[0],
             form=key[1],
             pin=settings.pin,
-            withheld=look.withheld,
-            get=look.get,
+            withheld=snapshot.withheld,
+            get=snapshot.get,
         )
     found = made.setdefault(key, found)
-    for old in [one for one in list(made) if one != usual][:-_OTHER_CATALOGUES]:
+    for old in [one for one in list(made) if one != usual][:-_MAX_OTHER_CATALOGUES]:
         made.pop(old, None)
     return found
 
@@ -281,7 +259,7 @@ def _check_provider(provider: str) -> None:
 
 
 def failed_call(exc: SatchelError, arguments: Any) -> Envelope:
-    """The envelope of a call that could not be made."""
+    """The envelope for a call that could not be resolved."""
     try:
         given: dict[str, Any] = echo(read_arguments(arguments))
     except SatchelError:
@@ -295,19 +273,10 @@ def make_toolset(
     *,
     trace: Trace | None = None,
     detector: Callable[[], SelectionPipeline],
-    engine: LocalEngine | None = None,
+    engine: ProgramRunner | None = None,
     addresses: Addresses | None = None,
 ) -> Toolset:
-    """The tools `Skill`, `ReadFile` and `SkillSearch` over a library, and those of its tool skills.
-
-    Args:
-        library: Which skills there are.
-        settings: The project's folder, limits and habits.
-        trace: Where events go; the library's own when None.
-        detector: Gives what searches, when it is needed.
-        engine: What runs the programs of tool skills; without it their tools are not offered.
-        addresses: Resolves `skill://` addresses for `ReadFile`.
-    """
+    """Build the toolset: `Skill`, `ReadFile`, `SkillSearch`, and tools of skills and packages."""
     trace = trace or library.trace
     where = trace
 
@@ -321,15 +290,15 @@ def make_toolset(
         ReadFileTool(library, settings, addresses),
         SearchTool(library, detector, trace),
     )
-    scripts: ScriptTools | None = None
+    scripts: ProgramTools | None = None
     if engine is not None:
-        scripts = ScriptTools(library, settings, engine, trace)
+        scripts = ProgramTools(library, settings, engine, trace)
     more = packaged if settings.packaged else None
     return Toolset(tools, library, settings, trace, more=more, scripts=scripts)
 
 
 class Toolset:
-    """Some tools under one roof."""
+    """A set of tools that can be called by name."""
 
     def __init__(
         self,
@@ -339,20 +308,18 @@ class Toolset:
         trace: Trace | None = None,
         *,
         more: Callable[[], Sequence[Tool]] | None = None,
-        scripts: ScriptTools | None = None,
+        scripts: ProgramTools | None = None,
     ) -> None:
-        """Gather tools.
+        """Set up.
 
         Args:
             tools: The tools, in the order in which they are described.
-            library: Whose skills the descriptions list.
+            library: Skills that the descriptions list.
             settings: Budget and form of that list.
-            trace: Where events go; the library's own when None.
-            more: Further tools, asked for when a name is not known or all of them are wanted: who
-                only loads a skill does not wait for installed packages. None of them replaces one
-                of `tools`.
-            scripts: Where the tools of tool skills come from; they come and go with the library,
-                and none of them replaces one of the others.
+            trace: Where events are recorded; the library's own when None.
+            more: Gives further tools, called at the first unknown name or listing, so that loading
+                a skill does not wait for installed packages. They replace none of `tools`.
+            scripts: The tools of tool skills; they replace none of the others.
         """
         self._more = more
         self._scripts = scripts
@@ -366,28 +333,36 @@ class Toolset:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What can be called, as of the last look."""
-        return tuple(self._now())
+        """Names of the tools that can be called."""
+        return tuple(self._current_tools())
 
     @property
     def owners(self) -> dict[str, str]:
-        """Each tool that can be called, and whose skill it is; empty for Satchel's own."""
-        return {name: str(getattr(tool, "owner", "")) for name, tool in self._now().items()}
+        """The skill that provides each tool; empty for Satchel's own."""
+        return {name: tool.owner for name, tool in self._current_tools().items()}
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name as of the last look; None when there is none."""
-        # What is always there is found without a look at packages or at the disk.
-        return self._tools.get(name) or self._all().get(name) or self._now().get(name)
+        """The tool of that name; None when there is none."""
+        # The built-in tools are found without searching packages or the disk.
+        return (
+            self._tools.get(name)
+            or self._static_tools().get(name)
+            or self._current_tools().get(name)
+        )
 
-    def version(self, look: Snapshot) -> object:
-        """Equal while the tools that are offered stay the same ones."""
-        self._now()
-        return self._changes, bool(look.for_model)
+    def version(self, snapshot: Snapshot) -> object:
+        """A value that is equal while the offered tools stay the same."""
+        self._current_tools()
+        return self._changes, bool(snapshot.for_model)
 
-    def offered(self, look: Snapshot) -> list[str]:
-        """The names that `definitions` has."""
-        any_skill = bool(look.for_model)
-        return [name for name, tool in self._now().items() if any_skill or not tool.about_skills]
+    def offered(self, snapshot: Snapshot) -> list[str]:
+        """The names in `definitions`."""
+        any_skill = bool(snapshot.for_model)
+        return [
+            name
+            for name, tool in self._current_tools().items()
+            if any_skill or not tool.about_skills
+        ]
 
     def call(
         self,
@@ -397,45 +372,38 @@ class Toolset:
         as_person: bool = False,
         cancel: Cancel | None = None,
     ) -> Envelope:
-        """Call a tool without any check of permissions: a `Session` makes those.
-
-        Args:
-            name: Which tool.
-            arguments: Its arguments, as a table or as JSON text.
-            as_person: A person asks, not a model.
-            cancel: How the call is taken back while a program runs.
-        """
+        """Call a tool without permission checks, which `Session` makes."""
         try:
             table = read_arguments(arguments)
         except SatchelError as exc:
             return failed_call(exc, arguments)
-        look = self._library.snapshot()
+        snapshot = self._library.snapshot()
         tool = self.find(str(name))
-        skill = tool.named(table, look) if isinstance(tool, SkillTool) else None
-        found = Resolved(str(name), table, tool, look, skill)
+        skill = tool.named(table, snapshot) if isinstance(tool, SkillTool) else None
+        found = ResolvedCall(str(name), table, tool, snapshot, skill)
         return self.run(found, as_person=as_person, cancel=cancel)
 
     def run(
         self,
-        found: Resolved,
+        found: ResolvedCall,
         *,
-        act: Callable[[Call], Envelope] | None = None,
+        act: Callable[[ToolCall], Envelope] | None = None,
         stack: Sequence[str] = (),
         as_person: bool = False,
         cancel: Cancel | None = None,
         key: str = "",
         loaded: Sequence[str] = (),
     ) -> Envelope:
-        """Make a call. Whatever is wrong comes back as an envelope, never as an exception.
+        """Run a resolved call. Errors are returned as an envelope; never raises.
 
         Args:
             found: The call.
-            act: What is done in place of the tool's own `run`.
+            act: Replaces the tool's own `run`.
             stack: Names of the skills within which the call is made, outermost first.
-            as_person: A person asks: what only people may load is loaded.
-            cancel: How the call is taken back while a program runs.
-            key: The same for a program whenever this very call is made again.
-            loaded: The folders of the skills that the conversation loaded.
+            as_person: The user calls, not the model: skills for people can be loaded.
+            cancel: Ends the call while a program runs.
+            key: An idempotency key that is passed to the program.
+            loaded: Folders of the skills loaded in the session.
         """
         name, started = found.name, found.started
         given: dict[str, Any] = {}
@@ -444,25 +412,21 @@ class Toolset:
             try:
                 given = echo(found.given)
                 tool = found.tool or self._missing(name)
-                asked = str(getattr(tool, "owner", ""))
-                # A packaged tool has its own words, in the model's language, for what is wrong.
-                own: Any = getattr(tool, "check", None)
-                checked = (
-                    own(found.given) if own else check(found.given, tool.parameters, tool.aliases)
-                )
+                asked = tool.owner
+                checked = tool.check(found.given)
                 if tool.about_skills:
                     asked = str(checked.get("name", ""))
                 reply = (act or tool.run)(
-                    Call(
-                        checked, given, started, tuple(stack), as_person, cancel, key, loaded, found
+                    ToolCall(
+                        found, checked, given, started, tuple(stack), as_person, cancel, key, loaded
                     )
                 )
             except SettingsError as exc:
-                # Not the caller's parameters are wrong but a file of the user's.
+                # A file of the user is wrong, not the caller's arguments.
                 reply = _failure("EXECUTION_ERROR", exc.message, exc.hint, given, started)
             except SatchelError as exc:
                 reply = _failure(exc.code, exc.message, exc.hint, given, started)
-            except Exception as exc:  # noqa: BLE001 - a tool must answer, whatever happens
+            except Exception as exc:  # noqa: BLE001 - a call never raises
                 message = Message(
                     "{error} in the tool `{name}`",
                     error=type(exc).__name__,
@@ -478,7 +442,7 @@ class Toolset:
             note("satchel.status", reply.status)
             if reply.error is not None:
                 note("satchel.error", reply.error.code)
-                fix = reply.data.get("fix")  # what a person has to do, where that is known
+                fix = reply.data.get("fix")
                 self._trace.record(
                     "failed",
                     (asked,) if asked else (),
@@ -490,7 +454,7 @@ class Toolset:
         return reply
 
     def _missing(self, name: str) -> NoReturn:
-        tools = self._now()
+        tools = self._current_tools()
         refusal = self._scripts and self._scripts.refusal(name)
         if refusal:
             raise refusal
@@ -500,9 +464,9 @@ class Toolset:
             Message("The tools are {names}", names=known),
         )
 
-    def _now(self) -> dict[str, Tool]:
-        """Every tool by name as of the last look; the same table while none change."""
-        always = self._all()
+    def _current_tools(self) -> dict[str, Tool]:
+        """Every tool by name; the same table while none change."""
+        always = self._static_tools()
         if self._scripts is None:
             return always
         scripts = self._scripts.current()
@@ -510,14 +474,15 @@ class Toolset:
             found = dict(always)
             for name, tool in scripts.items():
                 if found.setdefault(name, tool) is not tool:
-                    owner = str(getattr(tool, "owner", ""))
-                    self._trace.record("shadowed", (owner,), tool=name, by="a tool of the host")
+                    self._trace.record(
+                        "shadowed", (tool.owner,), tool=name, by="a tool of the host"
+                    )
             self._seen = (scripts, found)
             self._changes += 1
         return self._seen[1]
 
-    def _all(self) -> dict[str, Tool]:
-        """Every tool by its name, those of packages too."""
+    def _static_tools(self) -> dict[str, Tool]:
+        """Every tool by name except those of tool skills."""
         if self._more is not None:
             more, self._more = self._more, None
             for tool in more():
@@ -529,35 +494,35 @@ class Toolset:
         provider: str = "anthropic",
         *,
         catalogue: bool = False,
-        look: Snapshot | None = None,
+        snapshot: Snapshot | None = None,
     ) -> list[dict[str, Any]]:
-        """The tools as a provider wants them described.
+        """The tools in the format of a provider.
 
-        While the library does not change the answer does not change by a byte. Where there are no
-        skills to load, the tools that are about skills are left out.
+        Byte-identical while the library does not change. Without skills to load, the tools about
+        skills are left out.
 
         Args:
             provider: One of `PROVIDERS`.
             catalogue: Whether the description of `Skill` lists the skills: for hosts without a
                 system prompt.
-            look: The library to describe; as of the last look when None.
+            snapshot: The snapshot to describe; the current one when None.
 
         Raises:
             InvalidInput: there is no such provider.
         """
         _check_provider(provider)
-        look = look or self._library.snapshot()
+        snapshot = snapshot or self._library.snapshot()
         text = ""
-        if catalogue and look.for_model:
-            told = catalogue_of(look, self._settings)
-            tell_offer(self._trace, told)
-            text = told.text
-        key = (provider, text, self.version(look))
+        if catalogue and snapshot.for_model:
+            listing = cached_catalogue(snapshot, self._settings)
+            record_offer(self._trace, listing)
+            text = listing.text
+        key = (provider, text, self.version(snapshot))
         if self._described is None or self._described[0] != key:
-            tools = self._now()
+            tools = self._current_tools()
             made = [
                 describe(tools[name], provider, name, text if name == SkillTool.name else "")
-                for name in self.offered(look)
+                for name in self.offered(snapshot)
             ]
             self._described = (key, made)
         return list(self._described[1])

@@ -1,7 +1,7 @@
-"""Files of the project for tools that read or write them: never outside it, never too large.
+"""File access for packaged tools, limited to the project and to a size.
 
-A packaged tool gets a `Workspace` and no other way to files. Each refusal is a `Failure` with its
-words in both languages; a tool lists `READING` or `WRITING` among its own.
+A packaged tool gets a `Workspace` and no other access to files. Each refusal is a `Failure` with
+sentences in both languages; a tool lists `READING` or `WRITING` among its own.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_inside, open_beneath, read_small
 from satchel.errors import AccessDenied, SatchelError
-from satchel.tools.frame import encodable, one_line, printable
+from satchel.tools.framing import encodable, one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 
 class Text(NamedTuple):
-    """One sentence in the languages that readers have."""
+    """One sentence in English and Chinese."""
 
     en: str
     zh: str = ""
-    """Empty: the English one is shown."""
+    """Falls back to English when empty."""
 
     def to(self, language: str) -> str:
-        """The sentence for a reader."""
+        """The sentence in a language."""
         return self.zh if language == "zh" and self.zh else self.en
 
 
 class Failure(NamedTuple):
-    """One way to fail. It is told as `<problem>: <value> — <what to do>`, whoever writes it."""
+    """One declared failure, rendered as `<problem>: <value> — <what to do>`."""
 
     id: str
     code: ErrorCode
     problem: Text
     value: Text
-    """What is filled in after the colon, such as `{path}`; empty when there is nothing to show."""
+    """Template such as `{path}` after the colon; may be empty."""
     remedy: Text
-    """The next step, in the imperative; may have `{fields}` too."""
+    """The next step, in the imperative; may have fields too."""
     trigger: Text
-    """When it happens, for the page."""
+    """When it happens, for the documentation page."""
 
-    def told(self, language: str = "en", values: Mapping[str, object] | None = None) -> str:
+    def message(self, language: str = "en", values: Mapping[str, object] | None = None) -> str:
         """The whole message; without values the fields stay visible."""
         parts = [one.to(language) for one in (self.problem, self.value, self.remedy)]
         if values is not None:
@@ -56,20 +56,19 @@ class Failure(NamedTuple):
 
 
 class ToolFailed(SatchelError):
-    """A tool of a package cannot do what was asked. The tool's adapter turns it into an answer."""
+    """A packaged tool refuses a call; `PackageTool` turns it into an envelope."""
 
     def __init__(self, failure: Failure, **values: object) -> None:
         self.failure = failure
+        # Values may be untrusted text: one line cannot open a frame.
         self.values = {name: one_line(str(value), 300) for name, value in values.items()}
-        """What is shown may be a stranger's text: it stays on one line and opens no frame."""
         self.code = failure.code
-        super().__init__(failure.told("en", self.values))
+        super().__init__(failure.message("en", self.values))
 
 
-LIMIT = 20 * 1024 * 1024
-"""Bytes of a file that a tool reads or writes."""
-MAX_TEXT = 8_000
-"""Characters that a tool answers with."""
+MAX_FILE_BYTES = 20 * 1024 * 1024
+MAX_TEXT_CHARS = 8_000
+"""Of a tool's answer."""
 
 OUTSIDE = Failure(
     "outside",
@@ -150,36 +149,36 @@ NOT_WRITABLE = Failure(
     Text("The operating system says no, or the disk is full", "操作系统拒绝写入，或磁盘已满"),
 )
 READING = (WRONG_KIND, OUTSIDE, NOT_FOUND, NO_FILE, TOO_LARGE, NOT_READABLE)
-"""Ways in which `read` fails."""
+"""Failures of `read`."""
 WRITING = (WRONG_KIND, OUTSIDE, NO_FILE, EXISTS, TOO_LARGE, NOT_WRITABLE)
-"""Ways in which `check_target` and `write` fail."""
+"""Failures of `check_target` and `write`."""
 
 _BY_FOLDER = os.open in os.supports_dir_fd and os.link in os.supports_dir_fd
 _NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
 
 
 class Written(NamedTuple):
-    """What writing did."""
+    """The result of `Workspace.write`."""
 
     path: str
     """Relative to the project."""
     replaced: bool
     folders: tuple[str, ...]
-    """Folders that were made for it."""
+    """Folders that were created for it."""
 
 
 class Workspace:
-    """The project's folder, as far as a tool may touch it."""
+    """Access to the files of a project."""
 
-    def __init__(self, root: str, limit: int = LIMIT) -> None:
+    def __init__(self, root: str, limit: int = MAX_FILE_BYTES) -> None:
         self.root = root
         self.limit = limit
 
     def relative(self, path: str, kinds: Sequence[str] = ()) -> str:
-        """The path below the project, checked as far as words go: no file is touched.
+        """The path relative to the project, checked without touching a file.
 
         Raises:
-            ToolFailed: it names no file of the project, or none of these kinds.
+            ToolFailed: the path is outside the project, or of another kind.
         """
         given = path.strip()
         if not given or "\0" in given:
@@ -195,40 +194,55 @@ class Workspace:
         return given.replace("\\", "/") if os.name == "nt" else given
 
     def read(self, path: str, kinds: Sequence[str] = ()) -> bytes:
-        """A whole file.
+        """Read a whole file.
 
         Raises:
             ToolFailed: one of `READING`.
         """
-        wanted = self.relative(path, kinds)
+        descriptor = self._open_file(path, self.relative(path, kinds))
+        try:
+            return read_small(descriptor, self.limit)
+        except OSError as exc:
+            if exc.errno == errno.EFBIG:  # it grew meanwhile
+                raise self._too_large(path, self.limit + 1) from None
+            raise self._cannot_read(exc, path) from None
+        finally:
+            os.close(descriptor)
+
+    def check_source(self, path: str) -> str:
+        """Check that a file can be read; returns its path relative to the project.
+
+        Raises:
+            ToolFailed: one of `READING`.
+        """
+        wanted = self.relative(path)
+        os.close(self._open_file(path, wanted))
+        return wanted
+
+    def _open_file(self, path: str, wanted: str) -> int:
         try:
             descriptor = open_beneath(self.root, wanted)
         except AccessDenied:
             raise ToolFailed(OUTSIDE, path=path) from None
         except OSError as exc:
-            self._cannot_read(exc, path)
-        try:
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise ToolFailed(NO_FILE, path=path)
-            if info.st_size > self.limit:
-                self._too_large(path, info.st_size)
-            return read_small(descriptor, self.limit)
-        except OSError as exc:
-            if exc.errno == errno.EFBIG:  # it grew meanwhile
-                self._too_large(path, self.limit + 1)
-            self._cannot_read(exc, path)
-        finally:
-            os.close(descriptor)
+            raise self._cannot_read(exc, path) from None
+        info = os.fstat(descriptor)
+        is_file = stat.S_ISREG(info.st_mode)
+        if is_file and info.st_size <= self.limit:
+            return descriptor
+        os.close(descriptor)
+        if not is_file:
+            raise ToolFailed(NO_FILE, path=path)
+        raise self._too_large(path, info.st_size)
 
     def check_target(self, path: str, kinds: Sequence[str] = (), *, overwrite: bool) -> str:
-        """Whether a file may be written there, before anything is made; returns its path.
+        """Check that a file may be written, before anything is created; returns its path.
 
         Raises:
             ToolFailed: one of `WRITING`.
         """
         wanted = self.relative(path, kinds)
-        # A step back is never needed to name a file, and is where tricks begin.
+        # `..` is never needed to name a target, and is used in attacks.
         parts = [part for part in wanted.split("/") if part not in ("", ".")]
         if ".." in parts or not parts:
             raise ToolFailed(OUTSIDE, path=path)
@@ -237,32 +251,33 @@ class Workspace:
         except AccessDenied:
             raise ToolFailed(OUTSIDE, path=path) from None
         except FileNotFoundError:
-            return "/".join(parts)  # its folder will be made
+            return "/".join(parts)  # its folder will be created
         except OSError:
             raise ToolFailed(NOT_WRITABLE, path=path) from None
         try:
-            self._look(descriptor, parts, path, overwrite=overwrite)
+            self._stat_target(descriptor, parts, path, overwrite=overwrite)
         finally:
             os.close(descriptor)
         return "/".join(parts)
 
     def write(self, path: str, data: bytes, *, overwrite: bool) -> Written:
-        """Write a whole file or nothing, and replace none unless told to. Makes its folder.
+        """Write a whole file atomically, and its folder where missing.
 
         Raises:
             ToolFailed: one of `WRITING`.
         """
         wanted = self.check_target(path, overwrite=overwrite)
         if len(data) > self.limit:
-            self._too_large(path, len(data))
+            raise self._too_large(path, len(data))
         head, _, name = wanted.rpartition("/")
         made: list[str] = []
         try:
             folder = self._open_folder(head, made)
             try:
-                before = self._look(folder, wanted.split("/"), path, overwrite=overwrite)
+                before = self._stat_target(folder, wanted.split("/"), path, overwrite=overwrite)
                 mode = stat.S_IMODE(before.st_mode) if before else 0
-                _put(_Place(folder, os.path.join(self.root, head)), name, data, mode, overwrite)
+                held = _HeldFolder(folder, os.path.join(self.root, head))
+                _write_atomically(held, name, data, mode, overwrite=overwrite)
             finally:
                 os.close(folder)
         except FileExistsError:
@@ -274,10 +289,9 @@ class Workspace:
         shown = encodable(printable(wanted))
         return Written(shown, before is not None, tuple(encodable(printable(one)) for one in made))
 
-    def _look(
+    def _stat_target(
         self, folder: int, parts: list[str], path: str, *, overwrite: bool
     ) -> os.stat_result | None:
-        """What is at the target now; None when nothing is."""
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
             raise ToolFailed(NOT_WRITABLE, path=path)
         try:
@@ -290,13 +304,12 @@ class Workspace:
         except OSError:
             raise ToolFailed(NOT_WRITABLE, path=path) from None
         if not stat.S_ISREG(info.st_mode):
-            raise ToolFailed(NO_FILE, path=path)  # a link too: whose file it is nobody said
+            raise ToolFailed(NO_FILE, path=path)  # links too: they may lead anywhere
         if not overwrite:
             raise ToolFailed(EXISTS, path=path)
         return info
 
     def _open_folder(self, path: str, made: list[str]) -> int:
-        """A folder of the project, held open; made when it is not there."""
         try:
             return open_beneath(self.root, path or ".")
         except FileNotFoundError:
@@ -309,26 +322,26 @@ class Workspace:
                 os.mkdir(os.path.join(self.root, path))
             made.append(path)
         except FileExistsError:
-            pass  # somebody else made it; a link to nowhere fails below
+            pass  # created concurrently; a dangling link fails below
         finally:
             os.close(outer)
         return open_beneath(self.root, path)
 
-    def _too_large(self, path: str, size: int) -> NoReturn:
+    def _too_large(self, path: str, size: int) -> ToolFailed:
         mb = 1024 * 1024
-        raise ToolFailed(
+        return ToolFailed(
             TOO_LARGE, path=path, size=f"{size / mb:.1f}", limit=f"{self.limit / mb:g}"
-        ) from None
+        )
 
-    def _cannot_read(self, exc: OSError, path: str) -> NoReturn:
+    def _cannot_read(self, exc: OSError, path: str) -> ToolFailed:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
-            raise ToolFailed(NOT_FOUND, path=path) from None
+            return ToolFailed(NOT_FOUND, path=path)
         odd = exc.errno in (errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO)
-        raise ToolFailed(NO_FILE if odd else NOT_READABLE, path=path) from None
+        return ToolFailed(NO_FILE if odd else NOT_READABLE, path=path)
 
 
-class _Place(NamedTuple):
-    """A folder held open, or its path where the system cannot do that."""
+class _HeldFolder(NamedTuple):
+    """An open folder, or its path where the system has no `dir_fd`."""
 
     descriptor: int
     path: str
@@ -341,11 +354,12 @@ class _Place(NamedTuple):
         return self.descriptor if _BY_FOLDER else None
 
 
-def _put(place: _Place, name: str, data: bytes, mode: int, overwrite: bool) -> None:  # noqa: FBT001
-    """Write beside the target, then let it take the name in one step."""
+def _write_atomically(
+    folder: _HeldFolder, name: str, data: bytes, mode: int, *, overwrite: bool
+) -> None:
     temporary = f".{name[:80]}.{os.getpid()}.{os.urandom(4).hex()}"
-    _create(place, temporary, data, mode)
-    source, target, fd = place.at(temporary), place.at(name), place.fd
+    _create(folder, temporary, data, mode)
+    source, target, fd = folder.at(temporary), folder.at(name), folder.fd
     try:
         if overwrite:
             os.replace(source, target, src_dir_fd=fd, dst_dir_fd=fd)
@@ -355,13 +369,13 @@ def _put(place: _Place, name: str, data: bytes, mode: int, overwrite: bool) -> N
         except OSError as exc:
             if exc.errno not in _NO_LINKS:
                 raise
-            _create(place, name, data, mode)
+            _create(folder, name, data, mode)
     finally:
-        if not overwrite or _is_there(source, fd):
+        if not overwrite or _exists(source, fd):
             os.unlink(source, dir_fd=fd)
 
 
-def _is_there(path: str, fd: int | None) -> bool:
+def _exists(path: str, fd: int | None) -> bool:
     try:
         os.stat(path, dir_fd=fd, follow_symlinks=False)
     except OSError:
@@ -369,11 +383,11 @@ def _is_there(path: str, fd: int | None) -> bool:
     return True
 
 
-def _create(place: _Place, name: str, data: bytes, mode: int) -> None:
-    """A new file with all of the data, on the disk; nothing is left when that fails."""
+def _create(folder: _HeldFolder, name: str, data: bytes, mode: int) -> None:
+    """Create a file with all of the data, synced; nothing is left on failure."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(place.at(name), flags, 0o666, dir_fd=place.fd)
+    descriptor = os.open(folder.at(name), flags, 0o666, dir_fd=folder.fd)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
@@ -382,5 +396,5 @@ def _create(place: _Place, name: str, data: bytes, mode: int) -> None:
                 os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
     except BaseException:
-        os.unlink(place.at(name), dir_fd=place.fd)
+        os.unlink(folder.at(name), dir_fd=folder.fd)
         raise

@@ -1,23 +1,19 @@
 """The web UI: manage skills and watch goals in a browser.
 
-    serving.py     the socket, the address that is printed, the end
-    app.py         every page put together
-    house.py       House: what pages stand on (skills, goals, plans that wait for a yes)
-    access.py      who may come in: a one-time link, a password; sessions in memory
-    gate.py        what every request passes: host, session, forged requests, headers, language
-    bodies.py      how much somebody may send, counted while it comes
-    view.py        templates -> answers, in the reader's language
-    failing.py     an error -> a page, or a part of one
-    arrivals.py    uploads and other sources that wait for a decision, checked addresses
-    carrying.py    a yes and a no to a change that waits, and what the next page says about it
-    keeping.py     the engine of the goals, who watches it, and the processes started for them
-    live.py        what changed, told to every open page
-    render.py      a skill's files -> HTML that can do nothing
+    server.py        the ASGI application, the socket and the URL to open
+    state.py         AppState: objects shared by all routes, pending plans, flash messages
+    auth.py          one-time links, a password, sessions in memory
+    middleware.py    host, session and CSRF checks, body limits, response headers, language
+    templating.py    templates -> responses
+    errors.py        errors -> pages
+    imports.py       uploads and repositories that wait for a decision
+    goal_service.py  the engine of the goals, and the processes that continue them
+    events.py        server-sent events for open pages
+    skill_html.py    a skill's files -> inert HTML
 
-    views/         what is shown: records made from the library, the store and the goals
-    pages/         one module per page: routes that ask `views` and fill `templates`
-    templates/     HTML; static/: style, script, htmx
+    pages/           one module per page
+    templates/       HTML; static/: style, script, htmx
 
-A page has no logic of its own: it asks the library, the store or an engine, makes records of the
-answer (`views`), and fills a template. What a skill wrote is text everywhere.
+A page has no logic of its own: it takes records of `satchel.presentation` and renders a template.
+Text of a skill is escaped everywhere.
 """

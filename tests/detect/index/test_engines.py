@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from satchel.detect.index import FIELDS, Row
+from satchel.detect.index import FIELDS, IndexRow
 from satchel.detect.index.memory import MemoryIndex
-from satchel.detect.index.tantivy_engine import TantivyIndex
+from satchel.detect.index.tantivy_index import TantivyIndex
 from sizes import sized
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ WORDS = [f"word{n}" for n in range(300)] + ["c++", "数据", "=数据", "PDF", "
 COMMON = list(itertools.accumulate(1 / (n + 3) for n in range(len(WORDS))))
 
 
-def row(key: str, name: str = "", about: str = "", body: str = "", stamp: int = 1) -> Row:
-    return Row(key, (stamp, stamp, stamp), (name, about, "", "", body))
+def row(key: str, name: str = "", about: str = "", body: str = "", stamp: int = 1) -> IndexRow:
+    return IndexRow(key, (stamp, stamp, stamp), (name, about, "", "", body))
 
 
-def some_rows(count: int, seed: int = 1) -> list[Row]:
+def some_rows(count: int, seed: int = 1) -> list[IndexRow]:
     chance = random.Random(seed)
 
     def text(most: int) -> str:
         return " ".join(chance.choices(WORDS, cum_weights=COMMON, k=chance.randint(0, most)))
 
     return [
-        Row(f"/s/{n}/SKILL.md", (n, n, n), (text(3), text(30), text(6), text(2), text(150)))
+        IndexRow(f"/s/{n}/SKILL.md", (n, n, n), (text(3), text(30), text(6), text(2), text(150)))
         for n in range(count)
     ]
 
@@ -55,7 +55,7 @@ def index(engine, tmp_path) -> FieldIndex:
 
 def search(index, terms, limit, allowed=None):
     """Each field by itself."""
-    return index.search_legs(terms, {field: {field: 1.0} for field in FIELDS}, limit, allowed)
+    return index.search_signals(terms, {field: {field: 1.0} for field in FIELDS}, limit, allowed)
 
 
 def found(index: FieldIndex, *terms: str, limit: int = 10, field: str = "description") -> set[str]:
@@ -89,16 +89,16 @@ def test_the_score_is_bm25(index):
 def test_fields_are_added_up(index):
     index.update(some_rows(80))
     terms = [("word0", 1.0), ("word3", 0.5), ("数据", 2.0)]
-    legs = {"head": {"name": 0.7, "description": 1.0, "when": 0.5}, "body": {"body": 1.0}}
+    signals = {"head": {"name": 0.7, "description": 1.0, "when": 0.5}, "body": {"body": 1.0}}
     fields = search(index, terms, 80)
     wanted: dict[str, float] = {}
-    for field, share in legs["head"].items():
+    for field, share in signals["head"].items():
         for key, score in fields[field].items():
             wanted[key] = wanted.get(key, 0.0) + share * score
-    got = index.search_legs(terms, legs, 80)
+    got = index.search_signals(terms, signals, 80)
     assert got["head"] == pytest.approx(wanted, rel=1e-5)
     assert got["body"] == pytest.approx(fields["body"], rel=1e-5)
-    best = index.search_legs(terms, legs, 3)["head"]
+    best = index.search_signals(terms, signals, 3)["head"]
     assert sorted(best.values()) == pytest.approx(sorted(wanted.values())[-3:], rel=1e-5)
 
 
@@ -310,7 +310,7 @@ def test_a_killed_writer_leaves_the_old_state_or_the_new_one(engine, tmp_path):
 def test_who_may_see_few_of_many_finds_them_all(index, way, monkeypatch):
     """The best of everybody hide those of somebody who sees a part."""
     if way == "many":  # more than are asked for by themselves
-        monkeypatch.setattr("satchel.detect.index.base.FEW_ALLOWED", 0)
+        monkeypatch.setattr("satchel.detect.index.base.MAX_ALLOWED_KEYS", 0)
     index.update(
         [row(f"/{n}", about="pdf pdf pdf") for n in range(300)]
         + [row(f"/mine/{n}", about=f"pdf and {'words ' * (n + 9)}") for n in range(5)]
@@ -323,7 +323,7 @@ def test_who_may_see_few_of_many_finds_them_all(index, way, monkeypatch):
     got = search(index, terms, 10, {*mine, "/unknown"})["description"]
     assert got == pytest.approx(wanted, rel=1e-5)
     assert list(got) == list(wanted)
-    some = index.search_legs(terms, {"head": {"description": 2.0}}, 3, mine)["head"]
+    some = index.search_signals(terms, {"head": {"description": 2.0}}, 3, mine)["head"]
     assert list(some) == ["/mine/0", "/mine/1", "/mine/2"]
     assert search(index, terms, 10, ())["description"] == {}
     assert search(index, terms, 0, mine)["description"] == {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from satchel.detect.vectors.coverage import (
+from satchel.detect.embeddings.coverage import (
     TWINS,
-    Trial,
+    CoverageProbe,
     covered_scripts,
 )
-from satchel.detect.vectors.open import open_embedder
+from satchel.detect.embeddings.registry import open_embedder
 
 CHINESE = "把几个 PDF 合并成一个文件"
 JAPANESE = "複数のPDFをひとつにまとめる"
@@ -70,7 +70,7 @@ def test_a_trial_tells_a_model_that_reads_from_one_that_does_not():
         calls.append(len(texts))
         return np.array([known.get(text, meaning[0]) for text in texts])
 
-    trial = Trial(embed)
+    trial = CoverageProbe(embed)
     assert trial.reads("CJK")
     assert not trial.reads("HANGUL")
     assert not trial.reads("KLINGON")

@@ -12,10 +12,10 @@ import pytest
 
 from in_memory import skill
 from satchel.detect import semantic as semantic_module
+from satchel.detect.embeddings import endpoint as module
+from satchel.detect.embeddings.endpoint import Endpoint
+from satchel.detect.embeddings.registry import open_embedder
 from satchel.detect.semantic import Semantic
-from satchel.detect.vectors import endpoint as module
-from satchel.detect.vectors.endpoint import Endpoint
-from satchel.detect.vectors.open import open_embedder
 from satchel.errors import ModelFailed, SatchelError, SettingsError
 
 KEY = "sk-very-secret-0815"
@@ -88,7 +88,7 @@ def server():
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(module, "_PATIENCE", 0.1)
+    monkeypatch.setattr(module, "_MAX_RETRY_WAIT_S", 0.1)
 
 
 def _open(server, more: str = "") -> Endpoint:
@@ -147,7 +147,7 @@ def test_an_answer_without_vectors_is_an_error_of_ours(server, data):
 
 
 def test_a_huge_answer_is_not_read_to_its_end(server, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_ANSWER", 1 << 20)
+    monkeypatch.setattr(module, "_MAX_RESPONSE_BYTES", 1 << 20)
 
     def flood(handler) -> None:
         handler.send_response(200)
@@ -195,7 +195,7 @@ def test_who_is_in_a_hurry_asks_once_and_waits_no_longer(server, answer):
 def test_a_server_that_hangs_costs_one_look_two_seconds_and_the_next_ones_nothing(
     server, monkeypatch
 ):
-    monkeypatch.setattr(semantic_module, "_BUDGET", 0.4)
+    monkeypatch.setattr(semantic_module, "_QUERY_TIMEOUT_S", 0.4)
     skills = (skill("pdf-merge", "Joins files."),)
     semantic = Semantic(_open(server))
     semantic.prepare(skills)
@@ -204,9 +204,9 @@ def test_a_server_that_hangs_costs_one_look_two_seconds_and_the_next_ones_nothin
     by_key = {one.path: one for one in skills}
     for most in (1.2, 0.2, 0.2):
         began = time.monotonic()
-        legs, notes = semantic.legs("join files", skills, set(by_key), by_key, 10)
+        signals, notes = semantic.signals("join files", skills, set(by_key), by_key, 10)
         assert time.monotonic() - began < most
-        assert legs == {}
+        assert signals == {}
         assert len(notes) == 1
         assert "timed out" in notes[0]
     assert len(server.asked) == asked + 1

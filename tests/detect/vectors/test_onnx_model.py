@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from satchel.detect.vectors.local_model import OnnxEmbedder
-from satchel.detect.vectors.open import open_embedder
+from satchel.detect.embeddings.local_model import OnnxEmbedder
+from satchel.detect.embeddings.registry import open_embedder
 from satchel.errors import ModelFailed, SettingsError
 from tiny_models import SIZE, VOCAB, write_onnx, write_tokenizer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from satchel.detect.vectors.local_model import StaticEmbedder, read_tensors
-from satchel.detect.vectors.open import open_embedder
+from satchel.detect.embeddings.local_model import StaticEmbedder, read_tensors
+from satchel.detect.embeddings.registry import open_embedder
 from satchel.errors import SettingsError
 from tiny_models import VOCAB, write_tensors
 

@@ -11,8 +11,8 @@ import threading
 import numpy as np
 import pytest
 
-from satchel.detect.vectors import store as store_module
-from satchel.detect.vectors.store import VectorStore
+from satchel.detect.embeddings import store as store_module
+from satchel.detect.embeddings.store import VectorStore
 from satchel.errors import ModelFailed
 from tiny_models import Letters
 
@@ -28,7 +28,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 CODE = (
     "import sys; sys.path[:0] = sys.argv[1:3]\n"
     "import time; from tiny_models import Letters\n"
-    "from satchel.detect.vectors.store import VectorStore\n"
+    "from satchel.detect.embeddings.store import VectorStore\n"
 )
 
 
@@ -77,14 +77,14 @@ def test_a_skill_is_embedded_once_and_again_when_its_texts_change(tmp_path, lett
     opened(tmp_path, letters).fill(SKILLS.items())
     assert len(letters.asked) == 6
     store = opened(tmp_path, letters)
-    assert store.lacking([*SKILLS, "/new/SKILL.md"]) == ["/new/SKILL.md"]
+    assert store.missing([*SKILLS, "/new/SKILL.md"]) == ["/new/SKILL.md"]
     told: list[int] = []
     store.fill({**SKILLS, PDF: ("pdf", "fill in forms")}.items(), progress=told.append)
     assert letters.asked[6:] == ["pdf", "fill in forms"]
     assert told == [3]
     again = opened(tmp_path, letters)
     assert np.allclose(again.vectors([PDF])[1][0, 1], letters.embed(["fill in forms"])[0])
-    assert (len(again), sorted(again.held())) == (3, sorted(SKILLS))
+    assert (len(again), sorted(again.stored_keys())) == (3, sorted(SKILLS))
     assert len(files(tmp_path, ".npy")) == 1
     again.fill([(PDF, ("pdff", "ill in forms"))])  # where one text ends counts
     assert letters.asked[-2:] == ["pdff", "ill in forms"]
@@ -96,7 +96,7 @@ def test_gone_skills_are_forgotten_and_stay_so(tmp_path, letters):
     store.fill([], gone=[PDF, "/never/SKILL.md"])
     for one in (store, opened(tmp_path, letters)):
         assert len(one) == 2
-        assert one.lacking(SKILLS) == [PDF]
+        assert one.missing(SKILLS) == [PDF]
         assert PDF not in one.nearest(queries("pdf"), 9)
     store.fill(SKILLS.items())
     assert PDF in opened(tmp_path, letters).nearest(queries("pdf"), 9)
@@ -109,7 +109,7 @@ def test_what_the_model_does_not_cover_has_no_vector_and_is_not_asked_again(tmp_
     store.fill({**CHINESE, **MIXED}.items())
     assert letters.asked == ["mixed"]
     for one in (store, opened(tmp_path, letters)):
-        assert one.lacking([*CHINESE, *MIXED]) == []
+        assert one.missing([*CHINESE, *MIXED]) == []
         found, blocks = one.vectors([*CHINESE, *MIXED])
         assert found == list(MIXED)
         assert blocks[0, 0].any()
@@ -121,13 +121,13 @@ def test_what_the_model_does_not_cover_has_no_vector_and_is_not_asked_again(tmp_
 def test_vectors_of_two_models_are_never_mixed(tmp_path, letters):
     store = opened(tmp_path, letters)
     store.fill(SKILLS.items())
-    assert opened(tmp_path, Letters("letters-2")).lacking(SKILLS) == list(SKILLS)
+    assert opened(tmp_path, Letters("letters-2")).missing(SKILLS) == list(SKILLS)
     # A server has another model under the same name: its vectors have another length.
     assert store.nearest(np.zeros((1, 32), np.float32), 9) == []
-    assert store.lacking(SKILLS) == list(SKILLS)
+    assert store.missing(SKILLS) == list(SKILLS)
     other = opened(tmp_path, Letters(letters.id, 32))
-    other.fill(list(SKILLS.items())[:1], anew=True)
-    assert opened(tmp_path, letters).held() == [PDF]
+    other.fill(list(SKILLS.items())[:1], rebuild=True)
+    assert opened(tmp_path, letters).stored_keys() == [PDF]
 
 
 def test_only_those_that_are_allowed_are_found_and_enough_of_them(tmp_path, letters):
@@ -177,20 +177,20 @@ def test_a_damaged_file_is_rebuilt(tmp_path, letters, file, how):
     store = opened(tmp_path, letters)
     assert store.is_damaged
     assert store.nearest(queries("pdf"), 9) == []
-    assert store.lacking(SKILLS) == list(SKILLS)
+    assert store.missing(SKILLS) == list(SKILLS)
     store.fill(SKILLS.items())
     assert not store.is_damaged
     assert opened(tmp_path, letters).nearest(queries("pdf"), 1) == [PDF]
 
 
 def test_damage_that_shows_only_when_a_vector_is_used_is_rebuilt(tmp_path, letters, monkeypatch):
-    monkeypatch.setattr("satchel.detect.vectors.store._CHECKED", 1)
+    monkeypatch.setattr("satchel.detect.embeddings.store._SAMPLED_SKILL_COUNT", 1)
     opened(tmp_path, letters).fill(SKILLS.items())
     _spoil(files(tmp_path, ".npy")[0], "values")
     store = opened(tmp_path, letters)
-    assert store.lacking(SKILLS) == []
+    assert store.missing(SKILLS) == []
     assert store.vectors(SKILLS)[0] == []
-    assert store.lacking(SKILLS) == list(SKILLS)
+    assert store.missing(SKILLS) == list(SKILLS)
 
 
 def test_files_that_were_removed_are_noticed(tmp_path, letters):
@@ -202,7 +202,7 @@ def test_files_that_were_removed_are_noticed(tmp_path, letters):
     os.unlink(files(tmp_path, "table.json")[0])
     store.refresh()
     assert store.changes > before
-    assert store.lacking(SKILLS) == list(SKILLS)
+    assert store.missing(SKILLS) == list(SKILLS)
 
 
 def test_a_folder_that_cannot_be_written_costs_no_answer(tmp_path, letters):
@@ -219,7 +219,7 @@ def test_what_was_made_before_a_failure_is_kept(tmp_path, letters):
 
     with pytest.raises(ModelFailed):
         opened(tmp_path, letters).fill(many(600).items(), progress=stop)
-    assert len(opened(tmp_path, letters)) == store_module.BATCH
+    assert len(opened(tmp_path, letters)) == store_module.MAX_BATCH_SKILLS
 
 
 # --- in the background, and in other processes --------------------------------------------
@@ -242,7 +242,7 @@ class Slow(Letters):
 def test_a_query_never_waits_for_vectors(tmp_path):
     slow = Slow()
     store = opened(tmp_path, slow)
-    store.fill_soon(SKILLS.items())
+    store.fill_in_background(SKILLS.items())
     assert slow.begun.wait(8)
     assert store.nearest(queries("pdf"), 9) == []
     assert store.vectors(SKILLS)[0] == []
@@ -256,11 +256,11 @@ def test_a_failure_in_the_background_is_told_and_tried_again(tmp_path, letters):
     store = opened(tmp_path, letters)
     for broken in (ModelFailed("the server is away"), ValueError("odd")):
         letters.broken = broken
-        store.fill_soon(SKILLS.items())
+        store.fill_in_background(SKILLS.items())
         finished(store)
         assert str(broken) in store.trouble
     letters.broken = None
-    store.fill_soon(SKILLS.items())
+    store.fill_in_background(SKILLS.items())
     finished(store)
     assert (store.trouble, len(store)) == ("", 3)
 
@@ -273,7 +273,7 @@ def test_a_program_that_ends_keeps_what_was_made(tmp_path):
         "    def embed(self, texts):\n"
         "        made[0] += 1; return super().embed(texts)\n"
         "store = VectorStore(sys.argv[3], Slow(), lambda texts: [True, True])\n"
-        "store.fill_soon((f'/{at}', ('name', f'text {at}')) for at in range(50_000))\n"
+        "store.fill_in_background((f'/{at}', ('name', f'text {at}')) for at in range(50_000))\n"
         "while not made[0]: time.sleep(0.01)\n"
     )
     source = os.path.join(os.path.dirname(TESTS), "src")
@@ -293,7 +293,7 @@ def test_a_server_that_hangs_does_not_hold_a_program_that_ends(tmp_path):
         "    def hurrying(self, seconds): ...\n"
         "    def embed(self, texts): begun.set(); threading.Event().wait()\n"
         "store = VectorStore(sys.argv[3], Hanging(), lambda texts: [True, True])\n"
-        "store.fill_soon([('/a', ('a', 'b'))]); begun.wait()\n"
+        "store.fill_in_background([('/a', ('a', 'b'))]); begun.wait()\n"
     )
     source = os.path.join(os.path.dirname(TESTS), "src")
     command = [sys.executable, "-c", code, source, TESTS, str(tmp_path)]

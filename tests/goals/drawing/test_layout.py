@@ -1,4 +1,4 @@
-"""Boxes stand below what they need, never on each other, and lines keep out of boxes."""
+"""Boxes are below their dependencies and never overlap, and edges avoid boxes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from satchel.goals.drawing.layout import place
+from satchel.goals.drawing.layout import lay_out
 
 
 @st.composite
@@ -26,7 +26,7 @@ def graphs(draw):
 @given(graphs())
 def test_any_graph_is_placed_soundly(graph):
     sizes, edges = graph
-    found = place(sizes, edges)
+    found = lay_out(sizes, edges)
     assert set(found.boxes) == set(sizes)
     for one, other in itertools.combinations(found.boxes.values(), 2):
         beside = one.x + one.width <= other.x + 0.01 or other.x + other.width <= one.x + 0.01
@@ -53,7 +53,7 @@ def test_any_graph_is_placed_soundly(graph):
 
 def test_a_diamond_is_symmetric_and_crosses_nothing():
     sizes = dict.fromkeys("abcd", (100.0, 40.0))
-    found = place(sizes, [("a", "c"), ("a", "b"), ("b", "d"), ("c", "d")])
+    found = lay_out(sizes, [("a", "c"), ("a", "b"), ("b", "d"), ("c", "d")])
     boxes = found.boxes
     assert boxes["a"].x == pytest.approx(boxes["d"].x)
     assert boxes["b"].y == boxes["c"].y
@@ -63,13 +63,13 @@ def test_a_diamond_is_symmetric_and_crosses_nothing():
 def test_a_cycle_is_refused_and_nothing_is_fine():
     sizes = dict.fromkeys("ab", (100.0, 40.0))
     with pytest.raises(ValueError, match="cycle"):
-        place(sizes, [("a", "b"), ("b", "a")])
-    assert place({}, []).boxes == {}
+        lay_out(sizes, [("a", "b"), ("b", "a")])
+    assert lay_out({}, []).boxes == {}
 
 
 def test_the_largest_plan_is_placed_in_seconds():
     names = [f"n{number}" for number in range(2000)]
     edges = [(names[at // 2], names[at]) for at in range(1, 2000)]
     before = time.monotonic()
-    assert len(place(dict.fromkeys(names, (120.0, 50.0)), edges).boxes) == 2000
+    assert len(lay_out(dict.fromkeys(names, (120.0, 50.0)), edges).boxes) == 2000
     assert time.monotonic() - before < 5

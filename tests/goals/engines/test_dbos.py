@@ -18,10 +18,10 @@ import pytest
 
 from postgres import free_port
 from satchel.errors import Conflict, InvalidInput, Refused, ServerFailed
-from satchel.goals.engines import _dbos_runs
-from satchel.goals.engines import _dbos_store as process
-from satchel.goals.engines._dbos_store import Store, address
+from satchel.goals.engines import dbos_runs
+from satchel.goals.engines import dbos_tables as process
 from satchel.goals.engines.dbos import DbosEngine
+from satchel.goals.engines.dbos_tables import DbosTables, database_url
 from satchel.goals.model import Answer, Done, Goal, Plan, Step
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class Runner:
-    """Says which step it did; waits where it is told to."""
+    """Records its steps; waits where configured."""
 
     def __init__(self, **seconds: float) -> None:
         self.seconds = seconds
@@ -89,9 +89,9 @@ async def until(ready: Callable[[], Any], seconds: float = 15.0) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_a_cancelled_goal_does_not_go_on_by_an_answer_of_the_same_moment(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_goal_does_not_go_on_by_an_answer_of_the_same_moment(
+    database, monkeypatch
+):
     plan = Plan(
         "Ask",
         (
@@ -100,116 +100,97 @@ def test_a_cancelled_goal_does_not_go_on_by_an_answer_of_the_same_moment(
         ),
     )
     runner = Runner()
+    async with DbosEngine(runner, database) as engine:
+        await engine.submit(Goal("g", plan))
+        assert (await engine.wait("g", 15)).state == "asking"
+        begin = engine._enqueue  # noqa: SLF001 - the moment between reading and beginning
 
-    async def scene() -> None:
-        async with DbosEngine(runner, database) as engine:
-            await engine.submit(Goal("g", plan))
-            assert (await engine.wait("g", 15)).state == "asking"
-            begin = engine._begin  # noqa: SLF001 - the moment between reading and beginning
+        def quicker(*order: Any) -> bool:
+            monkeypatch.setattr(engine, "_enqueue", begin)
+            engine._cancel("g")  # noqa: SLF001 - same
+            return begin(*order)
 
-            def quicker(*order: Any) -> bool:
-                monkeypatch.setattr(engine, "_begin", begin)
-                engine._cancel("g")  # noqa: SLF001 - same
-                return begin(*order)
-
-            monkeypatch.setattr(engine, "_begin", quicker)
-            await engine.answer("g", "ask", Answer(value="yes"))
-            report = await engine.wait("g", 15)
-            assert (report.state, report.steps["do"].state) == ("cancelled", "cancelled")
-        assert runner.begun == []
-
-    asyncio.run(scene())
+        monkeypatch.setattr(engine, "_enqueue", quicker)
+        await engine.answer("g", "ask", Answer(value="yes"))
+        report = await engine.wait("g", 15)
+        assert (report.state, report.steps["do"].state) == ("cancelled", "cancelled")
+    assert runner.begun == []
 
 
-def test_a_process_works_with_one_engine_at_a_time(tmp_path: Path) -> None:
-    async def scene() -> None:
-        one, other = str(tmp_path / "one.db"), str(tmp_path / "other.db")
-        async with DbosEngine(Runner(), one) as engine:
-            with pytest.raises(Refused, match="one per process"):
-                async with DbosEngine(Runner(), other):
-                    pass
-            async with DbosEngine(None, one) as client:  # who only looks is not in the way
-                await client.submit(Goal("looked-at", chain("a")))
-                assert (await client.wait("looked-at", 10)).state == "done"
-            assert (await engine.report("looked-at")).steps["a"].output == "looked-at/a"
-        async with DbosEngine(Runner(), other) as engine:  # the first one is closed
-            await engine.submit(Goal("next", chain("a")))
-            assert (await engine.wait("next", 10)).state == "done"
-
-    asyncio.run(scene())
+async def test_a_process_works_with_one_engine_at_a_time(tmp_path):
+    one, other = str(tmp_path / "one.db"), str(tmp_path / "other.db")
+    async with DbosEngine(Runner(), one) as engine:
+        with pytest.raises(Refused, match="one per process"):
+            async with DbosEngine(Runner(), other):
+                pass
+        async with DbosEngine(None, one) as client:  # who only looks is not in the way
+            await client.submit(Goal("looked-at", chain("a")))
+            assert (await client.wait("looked-at", 10)).state == "done"
+        assert (await engine.report("looked-at")).steps["a"].output == "looked-at/a"
+    async with DbosEngine(Runner(), other) as engine:  # the first one is closed
+        await engine.submit(Goal("next", chain("a")))
+        assert (await engine.wait("next", 10)).state == "done"
 
 
-def test_without_a_runner_nothing_is_done(database: str) -> None:
-    async def scene() -> None:
-        async with DbosEngine(None, database) as client:
-            assert (await client.submit(Goal("later", chain("a")))).state == "queued"
-            await asyncio.sleep(0.5)
-            assert (await client.report("later")).state == "queued"
-            with pytest.raises(Refused, match="Nobody here can do the steps"):
-                await client.work()
-        runner = Runner()
-        async with DbosEngine(runner, database) as engine:
-            assert (await engine.wait("later", 10)).state == "done"
-        assert runner.begun == ["a"]
-
-    asyncio.run(scene())
+async def test_without_a_runner_nothing_is_done(database):
+    async with DbosEngine(None, database) as client:
+        assert (await client.submit(Goal("later", chain("a")))).state == "queued"
+        await asyncio.sleep(0.5)
+        assert (await client.report("later")).state == "queued"
+        with pytest.raises(Refused, match="Nobody here can do the steps"):
+            await client.work()
+    runner = Runner()
+    async with DbosEngine(runner, database) as engine:
+        assert (await engine.wait("later", 10)).state == "done"
+    assert runner.begun == ["a"]
 
 
-def test_who_leaves_finishes_its_steps_and_hands_the_rest_on(database: str) -> None:
-    async def scene() -> None:
-        first, second = Runner(b=1.0), Runner()
-        async with DbosEngine(first, database) as engine:
-            working = asyncio.create_task(engine.work(drain=10))
-            await engine.submit(Goal("handed-on", chain("a", "b", "c")))
-            await until(lambda: "b" in first.begun)
-            working.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await working
-            report = await engine.report("handed-on")
-            assert first.ended == ["a", "b"]
-            assert report.state == "queued"
-            assert report.steps["b"].state == "done"
-        async with DbosEngine(second, database) as engine:
-            assert (await engine.wait("handed-on", 10)).state == "done"
-        assert first.begun == ["a", "b"]
-        assert second.begun == ["c"]
-
-    asyncio.run(scene())
+async def test_who_leaves_finishes_its_steps_and_hands_the_rest_on(database):
+    first, second = Runner(b=1.0), Runner()
+    async with DbosEngine(first, database) as engine:
+        working = asyncio.create_task(engine.work(drain=10))
+        await engine.submit(Goal("handed-on", chain("a", "b", "c")))
+        await until(lambda: "b" in first.begun)
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+        report = await engine.report("handed-on")
+        assert first.ended == ["a", "b"]
+        assert report.state == "queued"
+        assert report.steps["b"].state == "done"
+    async with DbosEngine(second, database) as engine:
+        assert (await engine.wait("handed-on", 10)).state == "done"
+    assert first.begun == ["a", "b"]
+    assert second.begun == ["c"]
 
 
-def test_a_worker_elsewhere_is_dead_when_its_lease_has_run_out(database: str) -> None:
-    async def scene() -> None:
-        first = Runner(b=60)
-        async with DbosEngine(first, database) as engine:
-            await engine.submit(Goal("orphan", chain("a", "b", "c")))
-            await until(lambda: "b" in first.begun)
-        _put_with(database, "another-machine", "orphan.1.1", lease=1.0)
-        runner = Runner()
-        async with DbosEngine(runner, database, lease=1.0) as engine:
-            report = await engine.wait("orphan", 30)
-            assert report.state == "done"
-        assert runner.begun == ["b", "c"]  # `a` is recorded
-
-    asyncio.run(scene())
+async def test_a_worker_elsewhere_is_dead_when_its_lease_has_run_out(database):
+    first = Runner(b=60)
+    async with DbosEngine(first, database) as engine:
+        await engine.submit(Goal("orphan", chain("a", "b", "c")))
+        await until(lambda: "b" in first.begun)
+    _put_with(database, "another-machine", "orphan.1.1", lease=1.0)
+    runner = Runner()
+    async with DbosEngine(runner, database, lease=1.0) as engine:
+        report = await engine.wait("orphan", 30)
+        assert report.state == "done"
+    assert runner.begun == ["b", "c"]  # `a` is recorded
 
 
-def test_a_worker_elsewhere_that_lives_keeps_its_goals(tmp_path: Path) -> None:
-    async def scene() -> None:
-        database = str(tmp_path / "goals.db")
-        async with DbosEngine(None, database) as client:
-            await client.submit(Goal("theirs", chain("a")))
-        _put_with(database, "another-machine", "theirs.1.1", lease=60.0)
-        runner = Runner()
-        async with DbosEngine(runner, database, lease=0.5) as engine:
-            assert (await engine.wait("theirs", 3)).state == "running"
-        assert runner.begun == []
-
-    asyncio.run(scene())
+async def test_a_worker_elsewhere_that_lives_keeps_its_goals(tmp_path):
+    database = str(tmp_path / "goals.db")
+    async with DbosEngine(None, database) as client:
+        await client.submit(Goal("theirs", chain("a")))
+    _put_with(database, "another-machine", "theirs.1.1", lease=60.0)
+    runner = Runner()
+    async with DbosEngine(runner, database, lease=0.5) as engine:
+        assert (await engine.wait("theirs", 3)).state == "running"
+    assert runner.begun == []
 
 
 def _put_with(database: str, worker: str, workflow: str, lease: float) -> None:
-    """As if another machine had taken a run, and was not heard of any more."""
-    store = Store(database)
+    """Give a run to a worker on another machine, which is silent from then on."""
+    store = DbosTables(database)
     try:
         store.execute(
             "UPDATE {in}workflow_status SET status = 'PENDING', executor_id = :worker,"
@@ -217,34 +198,29 @@ def _put_with(database: str, worker: str, workflow: str, lease: float) -> None:
             worker=worker,
             workflow=workflow,
         )
-        store.alive(worker, lease)
+        store.renew_lease(worker, lease)
     finally:
         store.close()
 
 
-def test_a_run_that_somebody_else_has_begins_no_step_here(tmp_path: Path) -> None:
-    async def scene() -> None:
-        database = str(tmp_path / "goals.db")
-        runner = Runner(a=60)
-        async with DbosEngine(runner, database) as engine:
-            await engine.submit(Goal("taken", chain("a", "b")))
-            await until(lambda: runner.begun)
-            await asyncio.to_thread(_put_with, database, "another-machine", "taken.1.1", 60.0)
-            await until(lambda: runner.cancelled)
-            report = await engine.report("taken")
-        assert runner.begun == ["a"]
-        assert report.steps["a"].state != "done"  # what it gave was refused: another has the run
-
-    asyncio.run(scene())
+async def test_a_run_that_somebody_else_has_begins_no_step_here(tmp_path):
+    database = str(tmp_path / "goals.db")
+    runner = Runner(a=60)
+    async with DbosEngine(runner, database) as engine:
+        await engine.submit(Goal("taken", chain("a", "b")))
+        await until(lambda: runner.begun)
+        await asyncio.to_thread(_put_with, database, "another-machine", "taken.1.1", 60.0)
+        await until(lambda: runner.cancelled)
+        report = await engine.report("taken")
+    assert runner.begun == ["a"]
+    assert report.steps["a"].state != "done"  # what it gave was refused: another has the run
 
 
-def test_a_run_that_begins_while_its_worker_looks_around_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_that_begins_while_its_worker_looks_around_goes_on(tmp_path, monkeypatch):
     looks: list[int] = []
-    begun, ours = threading.Event(), _dbos_runs.Runs.ours
+    begun, ours = threading.Event(), dbos_runs.DbosRuns.own_runs
 
-    def slow(runs: _dbos_runs.Runs) -> dict[str, bool]:
+    def slow(runs: dbos_runs.DbosRuns) -> dict[str, bool]:
         found = ours(runs)
         looks.append(len(found))
         begun.wait(10)
@@ -256,89 +232,69 @@ def test_a_run_that_begins_while_its_worker_looks_around_goes_on(
             await until(lambda: len(looks) > 1)
             return Done("x")
 
-    async def scene() -> None:
-        async with DbosEngine(Long(), str(tmp_path / "goals.db")) as engine:
-            await until(lambda: looks)
-            await engine.submit(Goal("new", chain("a")))
-            assert (await engine.wait("new", 10)).state == "done"
-        assert looks[0] == 0
-
-    monkeypatch.setattr(_dbos_runs.Runs, "ours", slow)
-    asyncio.run(scene())
+    monkeypatch.setattr(dbos_runs.DbosRuns, "own_runs", slow)
+    async with DbosEngine(Long(), str(tmp_path / "goals.db")) as engine:
+        await until(lambda: looks)
+        await engine.submit(Goal("new", chain("a")))
+        assert (await engine.wait("new", 10)).state == "done"
+    assert looks[0] == 0
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
-    assert address("postgres://h/d") == "postgresql://h/d"
-    assert address(str(tmp_path / "a.db")) == f"sqlite:///{tmp_path}/a.db"
+async def test_what_is_no_database_is_refused(tmp_path):
+    assert database_url("postgres://h/d") == "postgresql://h/d"
+    assert database_url(str(tmp_path / "a.db")) == f"sqlite:///{tmp_path}/a.db"
     with pytest.raises(InvalidInput, match="SQLite or PostgreSQL, not in `mysql`"):
         DbosEngine(None, "mysql://h/d")
 
-    async def scene() -> None:
-        url = f"postgresql://nobody:secret@127.0.0.1:{free_port()}/nothing"
-        with pytest.raises(ServerFailed, match="does not answer") as caught:
-            async with DbosEngine(None, url):
-                pass
-        assert "secret" not in str(caught.value)
-
-    asyncio.run(scene())
+    url = f"postgresql://nobody:secret@127.0.0.1:{free_port()}/nothing"
+    with pytest.raises(ServerFailed, match="does not answer") as caught:
+        async with DbosEngine(None, url):
+            pass
+    assert "secret" not in str(caught.value)
 
 
-def test_an_engine_that_is_not_open_says_so(tmp_path: Path) -> None:
-    async def scene() -> None:
-        with pytest.raises(Refused, match="not open"):
-            await DbosEngine(None, str(tmp_path / "goals.db")).report("any")
-
-    asyncio.run(scene())
-
-
-def test_which_process_is_surely_dead() -> None:
-    own = process.own_name()
-    assert not process.surely_dead(own)
-    code = "from satchel.goals.engines._dbos_store import own_name; print(own_name())"
+def test_which_process_is_surely_dead():
+    own = process.worker_name()
+    assert not process.is_surely_dead(own)
+    code = "from satchel.goals.engines.dbos_tables import worker_name; print(worker_name())"
     source = os.path.join(os.path.dirname(__file__), "..", "..", "..", "src")
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": source},
     ).stdout.strip()  # fmt: skip
     assert other != own
-    assert process.surely_dead(other)
+    assert process.is_surely_dead(other)
     machine, number, began, token = own.split(":")
-    assert process.surely_dead(":".join((machine, number, "1" + began, token)))  # a later one
-    assert not process.surely_dead(f"elsewhere:{number}:{began}:{token}")
-    assert not process.surely_dead("another-machine")
+    assert process.is_surely_dead(":".join((machine, number, "1" + began, token)))  # a later one
+    assert not process.is_surely_dead(f"elsewhere:{number}:{began}:{token}")
+    assert not process.is_surely_dead("another-machine")
 
 
-def test_the_latest_of_many_revisions_is_found(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with DbosEngine(Runner(), str(tmp_path / "goals.db"), poll=0.05) as engine:
-            await engine.submit(Goal("again", chain("a")))
-            for revision in range(2, 13):
-                assert (await engine.wait("again", 10)).state == "done"
-                assert (await engine.retry("again", from_step="a")).revision == revision
-            assert (await engine.wait("again", 10)).revision == 12
-            assert [one.id for one in await engine.list()] == ["again"]
-
-    asyncio.run(scene())
+async def test_the_latest_of_many_revisions_is_found(tmp_path):
+    async with DbosEngine(Runner(), str(tmp_path / "goals.db"), poll=0.05) as engine:
+        await engine.submit(Goal("again", chain("a")))
+        for revision in range(2, 13):
+            assert (await engine.wait("again", 10)).state == "done"
+            assert (await engine.retry("again", from_step="a")).revision == revision
+        assert (await engine.wait("again", 10)).revision == 12
+        assert [one.id for one in await engine.list()] == ["again"]
 
 
-def test_a_process_for_one_goal_leaves_those_of_others_alone(database: str) -> None:
-    async def scene() -> None:
-        async with DbosEngine(None, database) as client:
-            for name in ("theirs", "mine-2", "Mine"):
-                await client.submit(Goal(name, chain("a")))
-        runner = Runner()
-        async with DbosEngine(runner, database, only={"mine"}) as engine:
-            await engine.submit(Goal("mine", chain("a", "b")))
-            assert (await engine.wait("mine", 10)).state == "done"
-            await asyncio.sleep(0.5)
-            for name in ("theirs", "mine-2", "Mine"):
-                assert (await engine.report(name)).state == "queued"
-        assert runner.begun == ["a", "b"]
-        async with DbosEngine(runner, database) as engine:  # a worker does all
-            for name in ("theirs", "mine-2", "Mine"):
-                assert (await engine.wait(name, 10)).state == "done"
-
-    asyncio.run(scene())
+async def test_a_process_for_one_goal_leaves_those_of_others_alone(database):
+    async with DbosEngine(None, database) as client:
+        for name in ("theirs", "mine-2", "Mine"):
+            await client.submit(Goal(name, chain("a")))
+    runner = Runner()
+    async with DbosEngine(runner, database, only={"mine"}) as engine:
+        await engine.submit(Goal("mine", chain("a", "b")))
+        assert (await engine.wait("mine", 10)).state == "done"
+        await asyncio.sleep(0.5)
+        for name in ("theirs", "mine-2", "Mine"):
+            assert (await engine.report(name)).state == "queued"
+    assert runner.begun == ["a", "b"]
+    async with DbosEngine(runner, database) as engine:  # a worker does all
+        for name in ("theirs", "mine-2", "Mine"):
+            assert (await engine.wait(name, 10)).state == "done"
 
 
 class Tidy:
@@ -365,83 +321,66 @@ class Tidy:
         return Done("done")
 
 
-def test_a_goal_is_cancelled_when_its_steps_have_ended(database: str) -> None:
-    async def scene() -> None:
-        runner = Tidy()
-        async with DbosEngine(runner, database), DbosEngine(None, database) as client:
-            await client.submit(Goal("again", chain("a")))
-            await until(lambda: runner.begun)
-            await client.cancel("again")
-            await until(lambda: runner.tidies)
-            with pytest.raises(Conflict, match="is running"):
-                await client.retry("again")
-            with pytest.raises(Conflict, match="is not over"):
-                await client.forget("again")
-            runner.hold.set()
-            assert (await client.wait("again", 15)).state == "cancelled"
-            assert (await client.retry("again")).revision == 2
-            assert (await client.wait("again", 15)).state == "done"
-        assert (runner.begun, runner.most) == (2, 1)
-
-    asyncio.run(scene())
+async def test_a_goal_is_cancelled_when_its_steps_have_ended(database):
+    runner = Tidy()
+    async with DbosEngine(runner, database), DbosEngine(None, database) as client:
+        await client.submit(Goal("again", chain("a")))
+        await until(lambda: runner.begun)
+        await client.cancel("again")
+        await until(lambda: runner.tidies)
+        with pytest.raises(Conflict, match="is running"):
+            await client.retry("again")
+        with pytest.raises(Conflict, match="is not over"):
+            await client.forget("again")
+        runner.hold.set()
+        assert (await client.wait("again", 15)).state == "cancelled"
+        assert (await client.retry("again")).revision == 2
+        assert (await client.wait("again", 15)).state == "done"
+    assert (runner.begun, runner.most) == (2, 1)
 
 
-def test_what_a_dead_worker_was_told_to_end_is_not_waited_for(tmp_path: Path) -> None:
-    async def scene() -> None:
-        database = str(tmp_path / "goals.db")
-        async with DbosEngine(None, database) as client:
-            await client.submit(Goal("orphan", chain("a")))
-            _put_with(database, "another-machine", "orphan.1.1", lease=-1)
-            await client.cancel("orphan")
-            assert (await client.report("orphan")).state == "cancelled"
-            assert (await client.retry("orphan")).revision == 2
-
-    asyncio.run(scene())
+async def test_what_a_dead_worker_was_told_to_end_is_not_waited_for(tmp_path):
+    database = str(tmp_path / "goals.db")
+    async with DbosEngine(None, database) as client:
+        await client.submit(Goal("orphan", chain("a")))
+        _put_with(database, "another-machine", "orphan.1.1", lease=-1)
+        await client.cancel("orphan")
+        assert (await client.report("orphan")).state == "cancelled"
+        assert (await client.retry("orphan")).revision == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_only_the_owner_reads_the_database(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with DbosEngine(Runner(), str(tmp_path / "goals.db")) as engine:
-            await engine.submit(Goal("secret", chain("a")))
-            await engine.wait("secret", 10)
-            modes = modes_in(tmp_path)
-        assert {"goals.db", "goals.db-wal"} <= set(modes)
-        assert set(modes.values()) == {0o600}
-
-    asyncio.run(scene())
+async def test_only_the_owner_reads_the_database(tmp_path):
+    async with DbosEngine(Runner(), str(tmp_path / "goals.db")) as engine:
+        await engine.submit(Goal("secret", chain("a")))
+        await engine.wait("secret", 10)
+        modes = modes_in(tmp_path)
+    assert {"goals.db", "goals.db-wal"} <= set(modes)
+    assert set(modes.values()) == {0o600}
 
 
-def test_a_goal_whose_workers_die_is_set_aside_and_can_be_resumed(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_dbos_runs, "RECOVERIES", 2)
+async def test_a_goal_whose_workers_die_is_set_aside_and_can_be_resumed(database, monkeypatch):
+    monkeypatch.setattr(dbos_runs, "MAX_RECOVERIES", 2)
 
-    async def scene() -> None:
-        for _ in range(2):
-            runner = Runner(b=60)
-            async with DbosEngine(runner, database, lease=0.3) as engine:
-                await engine.submit(Goal("killer", chain("a", "b")))
-                await until(lambda: "b" in runner.begun)  # noqa: B023
-            _put_with(database, "another-machine", "killer.1.1", lease=-1)
-        async with DbosEngine(Runner(), database, lease=0.3) as engine:
-            report = await engine.wait("killer", 20)
-            assert (report.state, report.steps["a"].state) == ("failed", "done")
-            assert "died 2 times" in report.reason
-            await engine.resume("killer")
-            assert (await engine.wait("killer", 10)).state == "done"
-
-    asyncio.run(scene())
+    for _ in range(2):
+        runner = Runner(b=60)
+        async with DbosEngine(runner, database, lease=0.3) as engine:
+            await engine.submit(Goal("killer", chain("a", "b")))
+            await until(lambda: "b" in runner.begun)  # noqa: B023
+        _put_with(database, "another-machine", "killer.1.1", lease=-1)
+    async with DbosEngine(Runner(), database, lease=0.3) as engine:
+        report = await engine.wait("killer", 20)
+        assert (report.state, report.steps["a"].state) == ("failed", "done")
+        assert "died 2 times" in report.reason
+        await engine.resume("killer")
+        assert (await engine.wait("killer", 10)).state == "done"
 
 
-def test_what_a_process_for_one_goal_leaves_behind_is_done_by_others(database: str) -> None:
-    async def scene() -> None:
-        runner = Runner(a=60)
-        async with DbosEngine(None, database, only={"mine"}) as client:  # it does no steps
-            await client.submit(Goal("mine", chain("a")))
-        async with DbosEngine(runner, database, only={"mine"}):
-            await until(lambda: runner.begun)
-        async with DbosEngine(Runner(), database) as engine:
-            assert (await engine.wait("mine", 10)).state == "done"
-
-    asyncio.run(scene())
+async def test_what_a_process_for_one_goal_leaves_behind_is_done_by_others(database):
+    runner = Runner(a=60)
+    async with DbosEngine(None, database, only={"mine"}) as client:  # it does no steps
+        await client.submit(Goal("mine", chain("a")))
+    async with DbosEngine(runner, database, only={"mine"}):
+        await until(lambda: runner.begun)
+    async with DbosEngine(Runner(), database) as engine:
+        assert (await engine.wait("mine", 10)).state == "done"

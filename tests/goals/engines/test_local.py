@@ -12,7 +12,7 @@ import pytest
 
 from goal_plans import QUICK, Runner
 from satchel.errors import Conflict, Refused
-from satchel.goals import artefacts
+from satchel.goals import artifacts
 from satchel.goals.engines import local
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Answer, Done, Goal, Plan, Step
@@ -42,38 +42,32 @@ def journal(folder: str, goal: str = "g") -> list[dict]:
     return lines
 
 
-def test_a_plan_is_the_same_once_it_is_written_down(folder):
-    async def main():
-        step = Step("t", "tool", tool="x", arguments={"v": (1, 2)})
-        async with LocalEngine(Runner(), folder) as engine:
-            await engine.submit(Goal("g", Plan("g", (step,))))
-            await engine.wait("g")
-            await engine.submit(Goal("g", Plan("g", (step._replace(arguments={"v": [1, 2]}),))))
-
-    asyncio.run(main())
+async def test_a_plan_is_the_same_once_it_is_written_down(folder):
+    step = Step("t", "tool", tool="x", arguments={"v": (1, 2)})
+    async with LocalEngine(Runner(), folder) as engine:
+        await engine.submit(Goal("g", Plan("g", (step,))))
+        await engine.wait("g")
+        await engine.submit(Goal("g", Plan("g", (step._replace(arguments={"v": [1, 2]}),))))
 
 
-def test_a_fault_of_the_disk_is_said(tmp_path):
-    async def main():
-        runner = Runner()
-        async with LocalEngine(runner, str(tmp_path)) as engine:
-            await engine.submit(Goal("g", LONG))
-            held = engine._shelf.here["g"]  # noqa: SLF001
-            while "long" not in runner.began:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+async def test_a_fault_of_the_disk_is_said(tmp_path):
+    runner = Runner()
+    async with LocalEngine(runner, str(tmp_path)) as engine:
+        await engine.submit(Goal("g", LONG))
+        held = engine._store.loaded["g"]  # noqa: SLF001
+        while "long" not in runner.began:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
-            def full(*_: object, **__: object) -> None:
-                raise OSError(28, "No space left on device")
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
 
-            held.journal._add = full  # noqa: SLF001
-            held.journal.ask_to_stop()
-            events = [event async for event in engine.watch("g")]
-            assert events[-1].state in {"failed", "cancelled"}
-
-    asyncio.run(main())
+        held.journal._add = full  # noqa: SLF001
+        held.journal.request_cancel()
+        events = [event async for event in engine.watch("g")]
+        assert events[-1].state in {"failed", "cancelled"}
 
 
-def test_who_watches_hears_of_tries_that_failed(folder):
+async def test_who_watches_hears_of_tries_that_failed(folder):
     class Slow:
         """Fails once, and takes a moment the second time."""
 
@@ -83,72 +77,60 @@ def test_who_watches_hears_of_tries_that_failed(folder):
             await heard.wait()
             return Done("x")
 
-    async def main():
-        async with LocalEngine(Slow(), folder) as engine:
-            await engine.submit(Goal("g", Plan("g", (Step("a", prompt="x"),), retry=QUICK)))
-            told = []
-            async for event in engine.watch("g"):
-                told.append((event.step, event.state))
-                if event.state == "retrying":
-                    assert "not yet" in event.text
-                    heard.set()
-            assert ("a", "retrying") in told
-            assert told[-2:] == [("a", "done"), ("", "done")]
-
     heard = asyncio.Event()
-    asyncio.run(main())
+    async with LocalEngine(Slow(), folder) as engine:
+        await engine.submit(Goal("g", Plan("g", (Step("a", prompt="x"),), retry=QUICK)))
+        told = []
+        async for event in engine.watch("g"):
+            told.append((event.step, event.state))
+            if event.state == "retrying":
+                assert "not yet" in event.text
+                heard.set()
+        assert ("a", "retrying") in told
+        assert told[-2:] == [("a", "done"), ("", "done")]
 
 
-def test_without_a_runner_and_a_folder_nothing_can_be_done():
-    async def main():
-        async with LocalEngine() as engine:
-            with pytest.raises(Refused, match="Nobody here"):
-                await engine.submit(Goal("g", PLAN))
-
-    asyncio.run(main())
+async def test_without_a_runner_and_a_folder_nothing_can_be_done():
+    async with LocalEngine() as engine:
+        with pytest.raises(Refused, match="Nobody here"):
+            await engine.submit(Goal("g", PLAN))
 
 
 # --- with a folder ------------------------------------------------------------------------
 
 
-def test_an_engine_that_is_closed_leaves_goals_to_be_resumed(tmp_path):
-    async def main():
+async def test_an_engine_that_is_closed_leaves_goals_to_be_resumed(tmp_path):
+    async with LocalEngine(Runner(), str(tmp_path)) as engine:
+        await engine.submit(Goal("g", LONG))
+        await engine.wait("g", 0.05)
+    runner = Runner()
+    async with LocalEngine(runner, str(tmp_path)) as engine:
+        report = await engine.report("g")
+        assert report.state == "queued"
+        assert "resume" in report.reason
+        assert (await engine.wait("g")).state == "queued"
+        assert [line.state for line in await engine.list()] == ["queued"]
+        assert (await engine.resume("g")).state == "running"
+        await engine.wait("g", 0.05)
+        assert runner.began == ["long"]
+
+
+async def test_without_a_runner_goals_wait_for_one(tmp_path):
+    async with LocalEngine(None, str(tmp_path)) as client:
+        assert (await client.submit(Goal("g", ASKING))).state == "queued"
         async with LocalEngine(Runner(), str(tmp_path)) as engine:
-            await engine.submit(Goal("g", LONG))
-            await engine.wait("g", 0.05)
-        runner = Runner()
-        async with LocalEngine(runner, str(tmp_path)) as engine:
-            report = await engine.report("g")
-            assert report.state == "queued"
-            assert "resume" in report.reason
-            assert (await engine.wait("g")).state == "queued"
-            assert [line.state for line in await engine.list()] == ["queued"]
-            assert (await engine.resume("g")).state == "running"
-            await engine.wait("g", 0.05)
-            assert runner.began == ["long"]
-
-    asyncio.run(main())
+            await engine.resume("g")
+            assert (await engine.wait("g")).state == "asking"
+        await client.answer("g", "h", Answer())
+        async with LocalEngine(Runner(), str(tmp_path)) as engine:
+            await engine.resume("g")
+            assert (await engine.wait("g")).state == "done"
+        assert (await client.retry("g", from_step="b")).state == "queued"
+        await client.cancel("g")
+        assert (await client.report("g")).state == "cancelled"
 
 
-def test_without_a_runner_goals_wait_for_one(tmp_path):
-    async def main():
-        async with LocalEngine(None, str(tmp_path)) as client:
-            assert (await client.submit(Goal("g", ASKING))).state == "queued"
-            async with LocalEngine(Runner(), str(tmp_path)) as engine:
-                await engine.resume("g")
-                assert (await engine.wait("g")).state == "asking"
-            await client.answer("g", "h", Answer())
-            async with LocalEngine(Runner(), str(tmp_path)) as engine:
-                await engine.resume("g")
-                assert (await engine.wait("g")).state == "done"
-            assert (await client.retry("g", from_step="b")).state == "queued"
-            await client.cancel("g")
-            assert (await client.report("g")).state == "cancelled"
-
-    asyncio.run(main())
-
-
-def test_others_can_look_answer_and_cancel(tmp_path):
+async def test_others_can_look_answer_and_cancel(tmp_path):
     plan = Plan(
         "g",
         (
@@ -157,28 +139,24 @@ def test_others_can_look_answer_and_cancel(tmp_path):
             Step("b", "human", prompt="?"),
         ),
     )
-
-    async def main():
-        async with (
-            LocalEngine(Runner(), str(tmp_path)) as engine,
-            LocalEngine(Runner(), str(tmp_path)) as other,
-        ):
-            await engine.submit(Goal("g", plan))
-            await asyncio.sleep(0.05)
-            assert (await other.report("g")).state == "running"
-            assert (await other.submit(Goal("g", plan))).state == "running"
-            for ask in (other.resume, other.retry):
-                with pytest.raises(Conflict):
-                    await ask("g")
-            await other.answer("g", "h", Answer(by="Bob"))
-            began = time.monotonic()
-            await other.cancel("g")
-            assert (await other.wait("g", 30)).state == "cancelled"
-            assert time.monotonic() - began < 30
-            assert (await engine.report("g")).state == "cancelled"
-            assert {"answer": {"by": "Bob"}, "to": "h", "of": 1} in journal(str(tmp_path))
-
-    asyncio.run(main())
+    async with (
+        LocalEngine(Runner(), str(tmp_path)) as engine,
+        LocalEngine(Runner(), str(tmp_path)) as other,
+    ):
+        await engine.submit(Goal("g", plan))
+        await asyncio.sleep(0.05)
+        assert (await other.report("g")).state == "running"
+        assert (await other.submit(Goal("g", plan))).state == "running"
+        for ask in (other.resume, other.retry):
+            with pytest.raises(Conflict):
+                await ask("g")
+        await other.answer("g", "h", Answer(by="Bob"))
+        began = time.monotonic()
+        await other.cancel("g")
+        assert (await other.wait("g", 30)).state == "cancelled"
+        assert time.monotonic() - began < 30
+        assert (await engine.report("g")).state == "cancelled"
+        assert {"answer": {"by": "Bob"}, "to": "h", "of": 1} in journal(str(tmp_path))
 
 
 def _submitted(folder, runner):
@@ -240,43 +218,36 @@ def test_journals_without_checksums_are_read(tmp_path):
     assert _looked_at(str(tmp_path)).state == "damaged"
 
 
-def test_a_cancelled_goal_is_not_resumed_without_a_word(folder):
-    async def main():
-        async with LocalEngine(Runner(), folder) as engine:
-            await engine.submit(Goal("g", LONG))
-            await engine.cancel("g")
-            with pytest.raises(Conflict, match="was cancelled") as caught:
-                await engine.resume("g")
-            assert "retry" in caught.value.hint
-
-    asyncio.run(main())
+async def test_a_cancelled_goal_is_not_resumed_without_a_word(folder):
+    async with LocalEngine(Runner(), folder) as engine:
+        await engine.submit(Goal("g", LONG))
+        await engine.cancel("g")
+        with pytest.raises(Conflict, match="was cancelled") as caught:
+            await engine.resume("g")
+        assert "retry" in caught.value.hint
 
 
-def test_memory_does_not_grow_for_ever(monkeypatch):
-    monkeypatch.setattr(local, "KEPT", 10)
+async def test_memory_does_not_grow_for_ever(monkeypatch):
+    monkeypatch.setattr(local, "MAX_ENDED_GOALS", 10)
     large = Plan("g", (Step("a", prompt="x" * 100_000),))
-
-    async def main():
-        async with LocalEngine(Runner()) as engine:
-            await engine.submit(Goal("asks", ASKING))
-            await engine.submit(Goal("long", LONG))
-            for number in range(30):
-                await engine.submit(Goal(f"g{number}", large))
-                await engine.wait(f"g{number}")
-            names = {one.id for one in await engine.list(limit=100)}
-            assert {"asks", "long", "g29"} <= names
-            assert len(names) <= 11
-            held = vars(engine.artefacts)["_kept"]  # nothing else shows that it is free
-            assert set(held) == names - {"asks", "long"}
-            await engine.cancel("long")
-            assert (await engine.wait("long")).state == "cancelled"
-
-    asyncio.run(main())
+    async with LocalEngine(Runner()) as engine:
+        await engine.submit(Goal("asks", ASKING))
+        await engine.submit(Goal("long", LONG))
+        for number in range(30):
+            await engine.submit(Goal(f"g{number}", large))
+            await engine.wait(f"g{number}")
+        names = {one.id for one in await engine.list(limit=100)}
+        assert {"asks", "long", "g29"} <= names
+        assert len(names) <= 11
+        held = vars(engine.artifacts)["_kept"]  # nothing else shows that it is free
+        assert set(held) == names - {"asks", "long"}
+        await engine.cancel("long")
+        assert (await engine.wait("long")).state == "cancelled"
 
 
-def test_a_goal_that_is_cancelled_while_it_writes_leaves_nothing(tmp_path, monkeypatch):
+async def test_a_goal_that_is_cancelled_while_it_writes_leaves_nothing(tmp_path, monkeypatch):
     folder = str(tmp_path / "state")
-    begun, write = threading.Event(), artefacts._write  # noqa: SLF001 - a slow disk
+    begun, write = threading.Event(), artifacts._write  # noqa: SLF001 - a slow disk
 
     def slow(path, data):
         begun.set()
@@ -287,15 +258,11 @@ def test_a_goal_that_is_cancelled_while_it_writes_leaves_nothing(tmp_path, monke
         async def run(self, work):
             return Done("x" * 100_000)
 
-    monkeypatch.setattr(artefacts, "_write", slow)
-
-    async def main():
-        async with LocalEngine(Large(), folder) as engine:
-            await engine.submit(Goal("g", Plan("g", (Step("a", prompt="x"),))))
-            assert await asyncio.to_thread(begun.wait, 10)
-            await engine.cancel("g")
-            assert (await engine.report("g")).state == "cancelled"
-            await engine.forget("g")
-
-    asyncio.run(main())  # which waits for its threads
+    monkeypatch.setattr(artifacts, "_write", slow)
+    async with LocalEngine(Large(), folder) as engine:
+        await engine.submit(Goal("g", Plan("g", (Step("a", prompt="x"),))))
+        assert await asyncio.to_thread(begun.wait, 10)
+        await engine.cancel("g")
+        assert (await engine.report("g")).state == "cancelled"
+        await engine.forget("g")
     assert [files for _, _, files in os.walk(folder) if files] == []

@@ -1,4 +1,4 @@
-"""The engines `dbos` and `temporal` use only public names of the packages they stand on."""
+"""The engines `dbos` and `temporal` use only public names of their packages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("package", ["dbos", "temporal"])
 def test_no_private_name_of_the_package_is_used(package: str) -> None:
-    files = [FOLDER / f"{package}.py", *FOLDER.glob(f"_{package}_*.py")]
+    files = [*FOLDER.glob(f"{package}*.py")]
     assert len(files) >= 4
     tuples = {"_replace", "_asdict", "_fields", "_field_defaults"}  # of our named tuples
     private: list[str] = []

@@ -1,4 +1,4 @@
-"""What is special about Temporal: lost and frozen workers, limits of messages, no worker at all.
+"""Temporal's own cases: lost and frozen workers, message limits, no worker at all.
 
 What every engine must do is in `tests/goals/test_conformance.py`.
 """
@@ -18,10 +18,10 @@ from temporalio.client import Client
 from temporalio.service import RetryConfig
 
 from satchel.errors import Conflict, InvalidInput, NotFound, Refused, ServerFailed
-from satchel.goals.engines import _temporal_wire as wire
 from satchel.goals.engines import temporal
-from satchel.goals.engines._temporal_workflow import GoalWorkflow
+from satchel.goals.engines import temporal_messages as wire
 from satchel.goals.engines.temporal import TemporalEngine, connect
+from satchel.goals.engines.temporal_workflow import GoalWorkflow
 from satchel.goals.model import (
     Answer,
     Done,
@@ -51,7 +51,7 @@ HISTORY = os.path.join(os.path.dirname(__file__), "temporal_history.json")
 
 @pytest.fixture
 def queue() -> str:
-    """A queue of the test's own: nobody else's worker takes its steps."""
+    """A queue that no other test's worker uses."""
     return f"queue-{uuid4().hex[:12]}"
 
 
@@ -83,231 +83,207 @@ def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.timeout(90)
-def test_a_killed_workers_step_is_done_by_the_next_and_recorded_ones_are_not(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
+async def test_a_killed_workers_step_is_done_by_the_next_and_recorded_ones_are_not(
+    temporal_server, queue, tmp_path
 ):
-    async def body() -> None:
-        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(*chain("one", "hang first", "three"))
-            with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
-                await engine.submit(wanted)
-                await until(lambda: bool(began(tmp_path, "s1")))
-                first.kill()
-            with WorkerProcess(temporal_server.address, queue, str(tmp_path)):
-                report = await engine.wait(wanted.id, 60)
-            assert report.state == "done"
-            assert len(began(tmp_path, "s0")) == 1
-            assert len(began(tmp_path, "s1")) == 2
-            assert len({one.key for one in began(tmp_path, "s1")}) == 1
-            assert len(began(tmp_path, "s2")) == 1
-
-    run(body)
+    async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+        wanted = goal(*chain("one", "hang first", "three"))
+        with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
+            await engine.submit(wanted)
+            await until(lambda: bool(began(tmp_path, "s1")))
+            first.kill()
+        with WorkerProcess(temporal_server.address, queue, str(tmp_path)):
+            report = await engine.wait(wanted.id, 60)
+        assert report.state == "done"
+        assert len(began(tmp_path, "s0")) == 1
+        assert len(began(tmp_path, "s1")) == 2
+        assert len({one.key for one in began(tmp_path, "s1")}) == 1
+        assert len(began(tmp_path, "s2")) == 1
 
 
 @pytest.mark.timeout(120)
-def test_a_worker_that_was_frozen_does_not_begin_what_is_recorded(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
+async def test_a_worker_that_was_frozen_does_not_begin_what_is_recorded(
+    temporal_server, queue, tmp_path
 ):
     """Attempt one fails, then the worker is frozen before its second try; another one does it."""
 
-    async def body() -> None:
-        wanted = goal(Step("a", prompt="fail once"), retry=Retry(attempts=3, first=2, jitter=0))
-        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
-            with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
-                await engine.submit(wanted)
-                await until(lambda: bool(began(tmp_path, "a")))
-                first.tell(signal.SIGSTOP)
-                with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as second:
-                    report = await engine.wait(wanted.id, 60)
-                    assert report.state == "done"
-                    so_far = len(moments(str(tmp_path)))
-                    first.tell(signal.SIGCONT)
-                    # It is a good worker again, and did not begin what it had.
-                    second.kill()
-                    another = goal(Step("b", prompt="hello"))
-                    await engine.submit(another)
-                    assert (await engine.wait(another.id, 30)).state == "done"
-                    done = [one.step for one in moments(str(tmp_path))[so_far:]]
-                    assert done == ["b", "b"]
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
-def test_a_worker_that_is_told_to_end_drains_and_gives_back_what_takes_too_long(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
-):
-    async def body() -> None:
-        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(Step("short", prompt="sleep 1"), Step("long", prompt="hang first"))
-            with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
-                await engine.submit(wanted)
-                await until(lambda: len(moments(str(tmp_path))) == 2)
-                first.tell(signal.SIGTERM)
-                assert await asyncio.to_thread(first.wait, 20) == 0
-            with WorkerProcess(temporal_server.address, queue, str(tmp_path)):
-                report = await engine.wait(wanted.id, 40)
-            assert report.state == "done"
-            assert len(began(tmp_path, "short")) == 1
-            assert len(began(tmp_path, "long")) == 2
-            client = await connect(temporal_server.address, "")
-            history = await client.get_workflow_handle(wanted.id).fetch_history()
-            last = [one.activity_task_started_event_attributes for one in history.events]
-            kinds = {one.last_failure.application_failure_info.type for one in last}
-            assert "WorkerGoing" in kinds  # given back, and not lost by its silence
-
-    run(body)
-
-
-@pytest.mark.timeout(60)
-def test_the_server_is_killed_in_the_middle(queue: str, tmp_path: Path):
-    async def body() -> None:
-        with TemporalServer(tmp_path / "server") as server:
-            runner = Logged(str(tmp_path))
-            client = await Client.connect(
-                server.address, retry_config=RetryConfig(max_elapsed_time_millis=500)
-            )
-            async with TemporalEngine(runner, client=client, queue=queue) as engine:
-                wanted = goal(*chain("one", "sleep 1", "three", "four"))
-                await engine.submit(wanted)
-                await until(lambda: bool(began(tmp_path, "s1")))
-                server.kill()
-                with pytest.raises(ServerFailed):
-                    async with asyncio.timeout(20):
-                        await engine.report(wanted.id)
-                server.start()
-                report = await engine.wait(wanted.id, 40)
+    wanted = goal(Step("a", prompt="fail once"), retry=Retry(attempts=3, first=2, jitter=0))
+    async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+        with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
+            await engine.submit(wanted)
+            await until(lambda: bool(began(tmp_path, "a")))
+            first.tell(signal.SIGSTOP)
+            with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as second:
+                report = await engine.wait(wanted.id, 60)
                 assert report.state == "done"
-                assert len(began(tmp_path, "s0")) == 1
+                so_far = len(moments(str(tmp_path)))
+                first.tell(signal.SIGCONT)
+                # It is a good worker again, and did not begin what it had.
+                second.kill()
+                another = goal(Step("b", prompt="hello"))
+                await engine.submit(another)
+                assert (await engine.wait(another.id, 30)).state == "done"
+                done = [one.step for one in moments(str(tmp_path))[so_far:]]
+                assert done == ["b", "b"]
 
-    run(body)
+
+@pytest.mark.timeout(60)
+async def test_a_worker_that_is_told_to_end_drains_and_gives_back_what_takes_too_long(
+    temporal_server, queue, tmp_path
+):
+    async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+        wanted = goal(Step("short", prompt="sleep 1"), Step("long", prompt="hang first"))
+        with WorkerProcess(temporal_server.address, queue, str(tmp_path)) as first:
+            await engine.submit(wanted)
+            await until(lambda: len(moments(str(tmp_path))) == 2)
+            first.tell(signal.SIGTERM)
+            assert await asyncio.to_thread(first.wait, 20) == 0
+        with WorkerProcess(temporal_server.address, queue, str(tmp_path)):
+            report = await engine.wait(wanted.id, 40)
+        assert report.state == "done"
+        assert len(began(tmp_path, "short")) == 1
+        assert len(began(tmp_path, "long")) == 2
+        client = await connect(temporal_server.address, "")
+        history = await client.get_workflow_handle(wanted.id).fetch_history()
+        last = [one.activity_task_started_event_attributes for one in history.events]
+        kinds = {one.last_failure.application_failure_info.type for one in last}
+        assert "WorkerGoing" in kinds  # given back, and not lost by its silence
+
+
+@pytest.mark.timeout(60)
+async def test_the_server_is_killed_in_the_middle(queue, tmp_path):
+    with TemporalServer(tmp_path / "server") as server:
+        runner = Logged(str(tmp_path))
+        client = await Client.connect(
+            server.address, retry_config=RetryConfig(max_elapsed_time_millis=500)
+        )
+        async with TemporalEngine(runner, client=client, queue=queue) as engine:
+            wanted = goal(*chain("one", "sleep 1", "three", "four"))
+            await engine.submit(wanted)
+            await until(lambda: bool(began(tmp_path, "s1")))
+            server.kill()
+            with pytest.raises(ServerFailed):
+                async with asyncio.timeout(20):
+                    await engine.report(wanted.id)
+            server.start()
+            report = await engine.wait(wanted.id, 40)
+            assert report.state == "done"
+            assert len(began(tmp_path, "s0")) == 1
 
 
 @pytest.mark.timeout(40)
-def test_without_any_worker_goals_are_seen_answered_and_cancelled(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_without_any_worker_goals_are_seen_answered_and_cancelled(
+    temporal_server, queue, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(temporal, "QUERY_TIMEOUT", timedelta(seconds=0.5))
 
-    async def body() -> None:
-        asks = goal(*chain("one"), Step("ask", "human", prompt="Go on?", needs=("s0",)))
-        idle = goal(*chain("one"))
-        async with TemporalEngine(address=temporal_server.address, queue=queue) as alone:
-            await alone.submit(idle)
-            assert (await alone.report(idle.id)).state == "queued"
-            assert [one.id for one in await alone.list()] == [idle.id]
-            with pytest.raises(Refused):
-                await alone.work()
-            worker = TemporalEngine(
-                Logged(str(tmp_path)), address=temporal_server.address, queue=queue
-            )
-            async with worker:
-                assert (await alone.wait(idle.id, 20)).state == "done"
-                await alone.submit(asks)
-                assert (await alone.wait(asks.id, 20)).state == "asking"
-            report = await alone.report(asks.id)
-            assert (report.state, report.plan) == ("asking", asks.plan)
-            assert "start one" in report.reason
-            assert [one.state for one in await alone.list(states=["asking"])] == ["asking"]
-
-    run(body)
+    asks = goal(*chain("one"), Step("ask", "human", prompt="Go on?", needs=("s0",)))
+    idle = goal(*chain("one"))
+    async with TemporalEngine(address=temporal_server.address, queue=queue) as alone:
+        await alone.submit(idle)
+        assert (await alone.report(idle.id)).state == "queued"
+        assert [one.id for one in await alone.list()] == [idle.id]
+        with pytest.raises(Refused):
+            await alone.work()
+        worker = TemporalEngine(Logged(str(tmp_path)), address=temporal_server.address, queue=queue)
+        async with worker:
+            assert (await alone.wait(idle.id, 20)).state == "done"
+            await alone.submit(asks)
+            assert (await alone.wait(asks.id, 20)).state == "asking"
+        report = await alone.report(asks.id)
+        assert (report.state, report.plan) == ("asking", asks.plan)
+        assert "start one" in report.reason
+        assert [one.state for one in await alone.list(states=["asking"])] == ["asking"]
 
 
 @pytest.mark.timeout(30)
-def test_a_workflow_that_somebody_ended_by_hand_is_cancelled_and_may_be_retried(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path
+async def test_a_workflow_that_somebody_ended_by_hand_is_cancelled_and_may_be_retried(
+    temporal_server, queue, tmp_path
 ):
-    async def body() -> None:
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(*chain("one"), Step("ask", "human", prompt="?", needs=("s0",)))
-            await engine.submit(wanted)
-            await engine.wait(wanted.id, 20)
-            client = await connect(temporal_server.address, "")
-            await client.get_workflow_handle(wanted.id).terminate(reason="by hand")
-            report = await engine.report(wanted.id)
-            assert (report.state, report.reason) == ("cancelled", "")
-            assert (report.steps["s0"].state, report.steps["ask"].state) == ("done", "cancelled")
-            assert [one.state for one in await engine.list()] == ["cancelled"]
-            await engine.retry(wanted.id)
-            assert (await engine.wait(wanted.id, 20)).state == "asking"
-            await engine.answer(wanted.id, "ask", Answer(by="me"))
-            report = await engine.wait(wanted.id, 20)
-            assert (report.state, report.revision) == ("done", 2)
-            assert len(began(tmp_path, "s0")) == 1
-
-    run(body)
+    runner = Logged(str(tmp_path))
+    async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+        wanted = goal(*chain("one"), Step("ask", "human", prompt="?", needs=("s0",)))
+        await engine.submit(wanted)
+        await engine.wait(wanted.id, 20)
+        client = await connect(temporal_server.address, "")
+        await client.get_workflow_handle(wanted.id).terminate(reason="by hand")
+        report = await engine.report(wanted.id)
+        assert (report.state, report.reason) == ("cancelled", "")
+        assert (report.steps["s0"].state, report.steps["ask"].state) == ("done", "cancelled")
+        assert [one.state for one in await engine.list()] == ["cancelled"]
+        await engine.retry(wanted.id)
+        assert (await engine.wait(wanted.id, 20)).state == "asking"
+        await engine.answer(wanted.id, "ask", Answer(by="me"))
+        report = await engine.wait(wanted.id, 20)
+        assert (report.state, report.revision) == ("done", 2)
+        assert len(began(tmp_path, "s0")) == 1
 
 
-def test_a_plan_that_no_message_can_carry_is_refused(temporal_server: TemporalServer, queue: str):
-    async def body() -> None:
-        async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
-            with pytest.raises(InvalidInput, match="bytes more than Temporal can carry"):
-                await engine.submit(goal(Step("a", prompt="x"), inputs={"text": "y" * 1_300_000}))
-
-    run(body)
+async def test_a_plan_that_no_message_can_carry_is_refused(temporal_server, queue):
+    async with TemporalEngine(address=temporal_server.address, queue=queue) as engine:
+        with pytest.raises(InvalidInput, match="bytes more than Temporal can carry"):
+            await engine.submit(goal(Step("a", prompt="x"), inputs={"text": "y" * 1_300_000}))
 
 
 @pytest.mark.parametrize("count", [1, 20, 200, 2_000])
-def test_a_plan_and_all_its_results_fit_into_one_message(count: int):
-    """Every output just too small for the artefacts, or every step failed with a long reason."""
-    large = wire.large_for(count)
+def test_a_plan_and_all_its_results_fit_into_one_message(count):
+    """Every output just too small for the artifacts, or every step failed with a long reason."""
+    large = wire.artifact_threshold(count)
     steps = tuple(Step(f"step-with-a-long-name-{n}", prompt="Do it, well") for n in range(count))
     wanted = goal(*steps)
-    room = wire.MESSAGE_BYTES - wire.ANSWER_BYTES - wire.RESULT_BYTES - wire.STEP_BYTES * count
+    room = (
+        wire.MAX_MESSAGE_BYTES
+        - wire.MAX_ANSWER_BYTES
+        - wire.MAX_RESULTS_BYTES
+        - wire.STEP_BYTES * count
+    )
     filled = wanted._replace(plan=wanted.plan._replace(inputs={"x": ""}))
-    free = room - len(wire.encoded(pack(filled)))
+    free = room - len(wire.encode_json(pack(filled)))
     filled = wanted._replace(plan=wanted.plan._replace(inputs={"x": "y" * free}))
-    wire.insist_on_size(filled)
+    wire.require_size(filled)
     usage = Usage(3, 12_345, 6_789, 0.012345)
     reference = {"$artefact": "0" * 64, "size": 10**6, "head": "大" * 300}
     error = StepError("EXECUTION_ERROR", "大" * 2_000, "Try again", retryable=True)
     for output, failed in (("z" * (large - 2), None), (reference, None), (None, error)):
         results = {
-            step.id: wire.fitting(
+            step.id: wire.shorten_result(
                 StepResult(step.id, "failed" if failed else "done", output, failed, 1, usage,
                            1_794_764_253.4594395, 12.345678901),
                 large,
             )
             for step in steps
         }  # fmt: skip
-        size = len(wire.encoded(pack(wire.Task(filled, known=results))))
+        size = len(wire.encode_json(pack(wire.Task(filled, known=results))))
         assert size < 2_000_000
 
 
-def test_an_id_that_another_workflow_has(temporal_server: TemporalServer, queue: str):
-    async def body() -> None:
-        client = await connect(temporal_server.address, "")
-        wanted = goal(Step("a", prompt="x"))
-        await client.start_workflow("something.else", id=wanted.id, task_queue=queue)
-        async with TemporalEngine(client=client, queue=queue) as engine:
-            with pytest.raises(Conflict):
-                await engine.submit(wanted)
-            with pytest.raises(NotFound):
-                await engine.report(wanted.id)
-        await client.get_workflow_handle(wanted.id).terminate()
-
-    run(body)
+async def test_an_id_that_another_workflow_has(temporal_server, queue):
+    client = await connect(temporal_server.address, "")
+    wanted = goal(Step("a", prompt="x"))
+    await client.start_workflow("something.else", id=wanted.id, task_queue=queue)
+    async with TemporalEngine(client=client, queue=queue) as engine:
+        with pytest.raises(Conflict):
+            await engine.submit(wanted)
+        with pytest.raises(NotFound):
+            await engine.report(wanted.id)
+    await client.get_workflow_handle(wanted.id).terminate()
 
 
-def test_no_server_says_so(queue: str):
-    async def body() -> None:
-        with pytest.raises(ServerFailed, match="no Temporal server"):
-            async with TemporalEngine(address="127.0.0.1:1", queue=queue):
-                pass
-
-    run(body)
+async def test_no_server_says_so(queue):
+    with pytest.raises(ServerFailed, match="no Temporal server"):
+        async with TemporalEngine(address="127.0.0.1:1", queue=queue):
+            pass
 
 
 @pytest.mark.timeout(30)
-def test_a_client_with_encryption_keeps_it_and_outputs_keep_their_order(
-    temporal_server: TemporalServer, queue: str
+async def test_a_client_with_encryption_keeps_it_and_outputs_keep_their_order(
+    temporal_server, queue
 ):
     from temporalio.api.common.v1 import Payload as P  # noqa: N817
     from temporalio.converter import DataConverter, PayloadCodec
 
     class Swapped(PayloadCodec):
-        """Not a cipher, but nobody reads it by chance."""
+        """Not a cipher, but unreadable by chance."""
 
         async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
             return [
@@ -322,26 +298,23 @@ def test_a_client_with_encryption_keeps_it_and_outputs_keep_their_order(
         async def run(self, work: Work) -> Done:
             return Done({"zebra": 1, "apple": {"y": "Grüße 中文", "b": 2}})
 
-    async def body() -> None:
-        client = await Client.connect(
-            temporal_server.address, data_converter=DataConverter(payload_codec=Swapped())
+    client = await Client.connect(
+        temporal_server.address, data_converter=DataConverter(payload_codec=Swapped())
+    )
+    async with TemporalEngine(Ordered(), client=client, queue=queue) as engine:
+        wanted = goal(Step("a", prompt="secret words"))
+        await engine.submit(wanted)
+        report = await engine.wait(wanted.id, 20)
+        assert json.dumps(report.steps["a"].output, ensure_ascii=False) == (
+            '{"zebra": 1, "apple": {"y": "Grüße 中文", "b": 2}}'
         )
-        async with TemporalEngine(Ordered(), client=client, queue=queue) as engine:
-            wanted = goal(Step("a", prompt="secret words"))
-            await engine.submit(wanted)
-            report = await engine.wait(wanted.id, 20)
-            assert json.dumps(report.steps["a"].output, ensure_ascii=False) == (
-                '{"zebra": 1, "apple": {"y": "Grüße 中文", "b": 2}}'
-            )
-            events = client.get_workflow_handle(wanted.id).fetch_history_events()
-            raw = b"".join([one.SerializeToString() async for one in events])
-            assert b"secret words" not in raw
-
-    run(body)
+        events = client.get_workflow_handle(wanted.id).fetch_history_events()
+        raw = b"".join([one.SerializeToString() async for one in events])
+        assert b"secret words" not in raw
 
 
 @pytest.mark.timeout(30)
-def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
+async def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
     """When this fails, code between `execute` and the workflow orders its calls otherwise.
 
     Goals that run at that moment would stand still: guard the change with `workflow.patched`.
@@ -351,18 +324,15 @@ def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
     from temporalio.converter import DataConverter
     from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-    with open(HISTORY, encoding="utf-8") as file:
+    with open(HISTORY, encoding="utf-8") as file:  # noqa: ASYNC230 - a small one
         history = WorkflowHistory.from_json("recorded", file.read())
 
-    async def body() -> None:
-        replayer = Replayer(
-            workflows=[GoalWorkflow],
-            workflow_runner=UnsandboxedWorkflowRunner(),
-            data_converter=DataConverter(payload_converter_class=wire.Converter),
-        )
-        await replayer.replay_workflow(history)
-
-    run(body)
+    replayer = Replayer(
+        workflows=[GoalWorkflow],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        data_converter=DataConverter(payload_converter_class=wire.Converter),
+    )
+    await replayer.replay_workflow(history)
 
 
 async def record(address: str) -> str:
@@ -401,29 +371,26 @@ if __name__ == "__main__":
 
 
 @pytest.mark.timeout(60)
-def test_a_workflow_that_cannot_go_on_says_why_and_can_be_cancelled(
-    temporal_server: TemporalServer, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_workflow_that_cannot_go_on_says_why_and_can_be_cancelled(
+    temporal_server, queue, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(temporal, "QUERY_TIMEOUT", timedelta(seconds=0.5))
 
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("a mistake of ours")
 
-    async def body() -> None:
-        monkeypatch.setattr("satchel.goals.engines._temporal_workflow.execute", broken)
-        runner = Logged(str(tmp_path))
-        async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
-            wanted = goal(Step("ask", "human", prompt="Go on?"))
-            await engine.submit(wanted)
-            report = await engine.report(wanted.id)
-            async with asyncio.timeout(30):
-                while "cannot say how far" not in report.reason:
-                    await asyncio.sleep(0.05)
-                    report = await engine.report(wanted.id)
-            assert report.state == "running"  # and not `asking`: nobody was asked
-            async with asyncio.timeout(20):
-                while (report := await engine.report(wanted.id)).state != "cancelled":
-                    await engine.cancel(wanted.id)
-                    await asyncio.sleep(0.05)
-
-    run(body)
+    monkeypatch.setattr("satchel.goals.engines.temporal_workflow.execute", broken)
+    runner = Logged(str(tmp_path))
+    async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+        wanted = goal(Step("ask", "human", prompt="Go on?"))
+        await engine.submit(wanted)
+        report = await engine.report(wanted.id)
+        async with asyncio.timeout(30):
+            while "cannot say how far" not in report.reason:
+                await asyncio.sleep(0.05)
+                report = await engine.report(wanted.id)
+        assert report.state == "running"  # and not `asking`: the question was never asked
+        async with asyncio.timeout(20):
+            while (report := await engine.report(wanted.id)).state != "cancelled":
+                await engine.cancel(wanted.id)
+                await asyncio.sleep(0.05)

@@ -17,8 +17,8 @@ sys.path.insert(0, given["package"])
 from stage import CANARY, Stage  # noqa: E402
 
 from satchel.runners import selfcheck  # noqa: E402
-from satchel.runners.base import Limits, Powers, Program  # noqa: E402
-from satchel.runners.sandbox import dress  # noqa: E402
+from satchel.runners.base import Program, ProgramLimits, ProgramPermissions  # noqa: E402
+from satchel.runners.sandbox import sandboxed_launch  # noqa: E402
 
 os.environ[CANARY] = "canary"
 found: dict[str, dict[str, str]] = {}
@@ -40,8 +40,10 @@ for tier in ("none", "bwrap", "landlock"):
         if tier == "none":
             said, trouble = selfcheck.run_bare(program.argv, stage)
         else:
-            powers = Powers(workspace=stage.targets["workspace"])
-            said, trouble = selfcheck.run(dress(program, powers, Limits(), tier))
-        found[tier] = selfcheck.rows_of(said)
+            permissions = ProgramPermissions(workspace=stage.targets["workspace"])
+            said, trouble = selfcheck.run(
+                sandboxed_launch(program, permissions, ProgramLimits(), tier)
+            )
+        found[tier] = selfcheck.parse_rows(said)
         troubles[tier] = trouble
 sys.stdout.write(json.dumps({"rows": found, "troubles": troubles}))

@@ -16,7 +16,7 @@ _SHM = 0o1600
 """IPC_CREAT, and readable by its owner alone."""
 
 
-class Stage(selfcheck.Stage):
+class Stage(selfcheck.ProbeStage):
     """Files, memory and devices outside the sandbox, beside those of the self-check."""
 
     def _set_up(self) -> None:

@@ -27,7 +27,7 @@ class Desk:
         self.failures = {tool.name: {one.id for one in tool.failures} for tool in skill.tools}
 
     def call(self, name, **arguments):
-        """A call; whatever fails is announced in the catalogue and has the form of the house."""
+        """Call a tool; every failure must be declared and have the standard form."""
         reply = self.tools.call(name, arguments)
         if reply.error is not None:
             assert reply.text == reply.error.message

@@ -1,4 +1,4 @@
-"""excel_write: checked first, never over another file unless told, and no formula unasked."""
+"""excel_write: checks, overwriting, and formulas."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_whatever_is_wrong_nothing_is_touched(excel, chinese, words, failure):
 
 @pytest.mark.req("E7")
 def test_arguments_are_checked_before_the_disk_is_asked(excel):
-    """With both wrong the argument is what is said: nobody looked at the file."""
+    """With both wrong the argument is reported: the file is not accessed."""
     excel.bytes("here.xlsx", b"mine")
     assert excel.failed("excel_write", path="here.xlsx", rows=[[[]]]) == "bad-rows"
 

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 
-MOST = 100_000
+MAX_TEXT_CHARS = 100_000
 
 
 def run(arguments: dict[str, object], key: str) -> dict[str, str]:
@@ -14,8 +14,8 @@ def run(arguments: dict[str, object], key: str) -> dict[str, str]:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9-]{1,60}", name):
         error = f"No usable name: {name} — letters, digits and `-`, at most 60"
         return {"output": "", "error": error}
-    if not isinstance(text, str) or not 0 < len(text.strip()) <= MOST:
-        return {"output": "", "error": f"No usable text: text — 1 to {MOST:,} characters"}
+    if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_TEXT_CHARS:
+        return {"output": "", "error": f"No usable text: text — 1 to {MAX_TEXT_CHARS:,} characters"}
     path = os.path.join("reports", f"{name}.md")
     note = f"<!-- {key} -->" if key else ""
     os.makedirs("reports", exist_ok=True)

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-MOST = 500
+MAX_ROWS = 500
 
 
 def run(arguments: dict[str, object]) -> dict[str, str]:
@@ -20,7 +20,7 @@ def run(arguments: dict[str, object]) -> dict[str, str]:
             return {"output": "", "error": f"There is no such file: {path} — put it there"}
         with open(path, encoding="utf-8", newline="") as file:
             head, *rows = list(csv.reader(file))
-        kept = [row for row in rows if row and row[0] in {str(week), str(week - 1)}][:MOST]
+        kept = [row for row in rows if row and row[0] in {str(week), str(week - 1)}][:MAX_ROWS]
         if not any(row[0] == str(week) for row in kept):
             return {"output": "", "error": f"No rows of week {week}: {path} — add them"}
         parts.append("\n".join([f"# {name}", ",".join(head), *map(",".join, kept)]))

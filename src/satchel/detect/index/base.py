@@ -1,7 +1,7 @@
-"""What an index of words is: rows of fields in, scores per field out.
+"""The `FieldIndex` protocol: rows of fields in, scores per field out.
 
 Two engines implement it: `memory` (plain Python, a few thousand skills) and `tantivy` (an extra, a
-million skills). They get texts that are cut into terms already, so both see the same words.
+million skills). Both receive tokenised texts, so they see the same terms.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 FIELDS = ("name", "description", "when", "triggers", "body")
-"""What of a skill is indexed, each field apart."""
+"""Indexed fields of a skill."""
 
-FEW_ALLOWED = 1_000
-"""Allowed keys that are asked for by themselves; of more, some are soon among the best."""
+MAX_ALLOWED_KEYS = 1_000
+"""Up to this number the engine is queried for the allowed keys only."""
 
 Stamp = tuple[int, int, int]
-"""mtime_ns, ctime_ns and size of the skill's file: another stamp, another text."""
+"""mtime_ns, ctime_ns and size of the skill's file."""
 
 
-class Row(NamedTuple):
-    """One skill as an index keeps it."""
+class IndexRow(NamedTuple):
+    """An indexed skill."""
 
     key: str
-    """The absolute path of its file: names repeat, paths do not."""
+    """The absolute path of its file: unique, unlike names."""
     stamp: Stamp
     fields: tuple[str, ...]
     """Terms joined by single spaces, in the order of `FIELDS`."""
@@ -41,16 +41,15 @@ def allowed_only(
     limit: int,
     allowed: Collection[str] | None,
 ) -> dict[str, float]:
-    """The best `limit` of the allowed keys, from an engine that looks for the best of all.
+    """Return the best `limit` allowed keys of an engine that searches all keys.
 
-    Mostly nearly all are allowed, and enough of the best are. Where they are not, a few are asked
-    for by themselves; of many, the number that is asked for grows until enough are found.
+    Usually nearly all keys are allowed and enough of the best are. Otherwise a few allowed keys are
+    queried directly; for many, the number of results grows until enough are found.
 
     Args:
-        ask: Gives the best so many, best first, of all or of these keys; fewer when there are no
-            more.
-        limit: How many are wanted.
-        allowed: Who may be among them; None allows all.
+        ask: Returns the best keys of all or of some, best first; fewer when there are no more.
+        limit: How many keys to return.
+        allowed: The allowed keys; None allows all.
     """
     if allowed is None:
         return ask(limit, None)
@@ -60,7 +59,7 @@ def allowed_only(
         kept = [pair for pair in found.items() if pair[0] in allowed]
         if len(kept) >= limit or len(found) < most:
             return dict(kept[:limit])
-        if len(allowed) <= FEW_ALLOWED:
+        if len(allowed) <= MAX_ALLOWED_KEYS:
             return ask(limit, list(allowed))
         most *= 4
 
@@ -75,7 +74,7 @@ def write_state(path: str, magic: bytes, state: tuple[Any, ...]) -> None:
 
 
 def append_state(path: str, state: tuple[Any, ...]) -> None:
-    """Write a tuple behind those that a file holds already.
+    """Append a tuple to a file.
 
     Raises:
         OSError: the file cannot be written.
@@ -90,7 +89,7 @@ def _packed(state: tuple[Any, ...]) -> bytes:
 
 
 def read_states(path: str, magic: bytes) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return what was written, and whether that is all; what follows a damaged part is left out."""
+    """Return the saved tuples, and whether the file is intact up to its end."""
     states: list[tuple[Any, ...]] = []
     with suppress(OSError, ValueError, TypeError, EOFError):
         with open(path, "rb") as stream:
@@ -114,51 +113,50 @@ class FieldIndex(Protocol):
     """`memory` or `tantivy`."""
 
     def stamps(self) -> Mapping[str, Stamp]:
-        """What is indexed, by key."""
+        """Return the stamps of indexed skills by key."""
         ...
 
     def update(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[IndexRow],
         gone: Iterable[str] = (),
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Add or replace rows and drop others; searches see all of it or nothing of it.
+        """Add, replace and remove rows atomically for searches.
 
         Args:
             rows: New or changed skills.
             gone: Keys to drop.
-            progress: Told how many rows were taken.
+            progress: Called with the number of processed rows.
         """
         ...
 
-    def search_legs(
+    def search_signals(
         self,
         terms: Sequence[tuple[str, float]],
-        legs: Mapping[str, Mapping[str, float]],
+        signals: Mapping[str, Mapping[str, float]],
         limit: int,
         allowed: Collection[str] | None = None,
     ) -> dict[str, dict[str, float]]:
-        """BM25 (k1 1.2, b 0.75), fields added up: leg -> key -> score, of the best `limit` per leg.
+        """Return the BM25 scores (k1 1.2, b 0.75) of the best `limit` keys per signal.
 
         Args:
-            terms: Distinct terms of the goal and what each weighs; a score is the sum over the
-                terms of weight times BM25.
-            legs: By name: field -> what its score is multiplied by.
-            limit: How many keys per leg.
-            allowed: Only these keys count, for an index that holds more than the caller sees. How
-                rare a term is still depends on all rows. None allows all, and is quicker.
+            terms: Unique terms with weights; a score is the sum of weight times BM25.
+            signals: Signal -> field -> field weight.
+            limit: How many keys per signal.
+            allowed: Restricts the keys, for an index with more skills than the caller sees. Term
+                rarity still depends on all rows. None allows all and is faster.
         """
         ...
 
     def count(self) -> int:
-        """How many keys are indexed; costs microseconds."""
+        """Return the number of indexed keys; costs microseconds."""
         ...
 
     def version(self) -> tuple[int, ...]:
-        """Another value after every change, by any process; () when there is nothing to search.
+        """Return a value that differs after every change by any process; () for an empty index.
 
-        It is so before the first update, and after the files were lost or damaged. Costs
-        microseconds, and is compared with what the same object said before.
+        An index is empty before the first update, and after its files were lost or damaged. Costs
+        microseconds; values compare within one object only.
         """
         ...

@@ -1,8 +1,8 @@
-"""The index for small libraries: plain Python, no package, one file.
+"""Word index in plain Python for small libraries, in one file.
 
-Postings are bytes, eight for each skill that has a term: its number and how often. What a term
-adds to a score is worked out when somebody first asks for the term, and kept until the next change.
-A row that is replaced leaves a dead number behind; they are swept up when there are many.
+Postings are bytes, eight per skill and term: row number and term count. Score contributions of a
+term are computed on first use and cached until the next change. A replaced row leaves a dead number
+behind; dead numbers are removed when there are many.
 """
 
 from __future__ import annotations
@@ -20,60 +20,58 @@ from satchel.detect.index.base import FIELDS, read_states, write_state
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from satchel.detect.index.base import Row, Stamp
+    from satchel.detect.index.base import IndexRow, Stamp
 
-K1 = 1.2
-B = 0.75
+BM25_K1_RATIO = 1.2
+BM25_B_RATIO = 0.75
 _MAGIC = b"satchel-terms-2\n"
-_MOST_OFTEN = 0xFFFF
-_READY = 2_000_000
-"""Postings that are kept worked out; beyond it each search works them out anew."""
-_DEAD = 32
-"""Dead numbers that are not worth sweeping."""
+_MAX_TERM_COUNT = 0xFFFF
+_MAX_CACHED_POSTINGS = 2_000_000
+"""Beyond it each search computes contributions again."""
+_MIN_DEAD_ROWS = 32
 
 Postings = dict[str, bytes]
-"""Term -> who has it: number << 16 | how often, as 64 bits each."""
+"""Term -> row number << 16 | term count, as 64 bits each."""
 _Ready = tuple[list[int], "array[float]"]
 
 
 def rarity(count: int, having: int) -> float:
-    """What a term weighs that `having` of `count` rows have; never below zero."""
+    """Return the inverse document frequency of a term that `having` of `count` rows contain."""
     return math.log(1 + (count - having + 0.5) / (having + 0.5))
 
 
-class _State(NamedTuple):
-    """Everything, replaced whole by each update so that a search never sees half of one."""
+class _MemoryState(NamedTuple):
+    """The index data; replaced by each update, so that searches see a consistent state."""
 
     keys: list[str]
-    """By number, dead ones too."""
+    """By row number, including dead rows."""
     known: dict[str, tuple[int, Stamp]]
     lengths: tuple[list[int], ...]
-    """By field and number: how many terms."""
+    """Term counts by field and row number."""
     postings: tuple[Postings, ...]
-    """By field: term -> numbers and counts."""
     dead: set[int]
 
 
-class _View:
-    """One state with what searches have worked out about it."""
+class _MemoryView:
+    """One state with the cached term contributions."""
 
-    def __init__(self, state: _State) -> None:
+    def __init__(self, state: _MemoryState) -> None:
         self.state = state
         self.count = len(state.known)
         self.norms: list[list[float]] = []
         self._ready: tuple[dict[str, _Ready | None], ...] = tuple({} for _ in FIELDS)
-        self._room = _READY
+        self._room = _MAX_CACHED_POSTINGS
         for lengths in state.lengths:
             total = sum(lengths)
             if state.dead:
                 total -= sum(lengths[number] for number in state.dead)
             average = total / self.count if self.count else 0.0
-            scale = K1 * B / average if average else 0.0
-            floor = K1 * (1 - B)
+            scale = BM25_K1_RATIO * BM25_B_RATIO / average if average else 0.0
+            floor = BM25_K1_RATIO * (1 - BM25_B_RATIO)
             self.norms.append([floor + scale * length for length in lengths])
 
     def ready(self, field: int, term: str) -> _Ready | None:
-        """Who has a term, and what it adds to each; None when nobody has it."""
+        """Return the rows with a term and its contribution to each; None without any."""
         kept = self._ready[field]
         if term in kept:
             return kept[term]
@@ -86,9 +84,9 @@ class _View:
         for packed in memoryview(data).cast("Q"):
             number = packed >> 16
             if number not in dead:
-                often = packed & _MOST_OFTEN
+                often = packed & _MAX_TERM_COUNT
                 numbers.append(number)
-                parts.append(often * (K1 + 1) / (often + norms[number]))
+                parts.append(often * (BM25_K1_RATIO + 1) / (often + norms[number]))
         if not numbers:
             found = None
         else:
@@ -106,39 +104,39 @@ class MemoryIndex:
     engine = "memory"
 
     def __init__(self, folder: str | None = None) -> None:
-        """Read what `folder` keeps; None keeps nothing. A damaged file counts as none."""
+        """Read the index in `folder`; None keeps it in memory. A damaged file is ignored."""
         self._path = os.path.join(folder, "terms") if folder else None
         state = _load(self._path) if self._path else None
-        self._view = _View(state or _empty())
+        self._view = _MemoryView(state or _empty())
         self._turn = 1 if state is not None else 0
         self._lock = threading.Lock()
 
     def stamps(self) -> Mapping[str, Stamp]:
-        """What is indexed, by key."""
+        """Return the stamps of indexed skills by key."""
         return {key: stamp for key, (_, stamp) in self._view.state.known.items()}
 
     def update(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[IndexRow],
         gone: Iterable[str] = (),
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Add or replace rows and drop others; searches see all of it or nothing of it.
+        """Add, replace and remove rows atomically for searches.
 
         Raises:
-            OSError: the file cannot be written; what is in memory is new all the same.
+            OSError: the file cannot be written; the index in memory is updated nevertheless.
         """
         with self._lock:
             self._update(rows, gone, progress)
 
     def _update(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[IndexRow],
         gone: Iterable[str],
         progress: Callable[[int], None] | None,
     ) -> None:
         old = self._view.state
-        state = _State(
+        state = _MemoryState(
             list(old.keys),
             dict(old.known),
             tuple(list(lengths) for lengths in old.lengths),
@@ -157,28 +155,28 @@ class MemoryIndex:
         for postings, new in zip(state.postings, added, strict=True):
             for term, numbers in new.items():
                 postings[term] = postings.get(term, b"") + numbers.tobytes()
-        if len(state.dead) > max(_DEAD, len(state.known) // 4):
+        if len(state.dead) > max(_MIN_DEAD_ROWS, len(state.known) // 4):
             state = _swept(state)
-        self._view = _View(state)
+        self._view = _MemoryView(state)
         self._turn += 1
         if progress is not None:
             progress(taken)
         if self._path:
-            # The file of another process is overwritten: both say the same.
+            # Overwrites the file of another process, which has the same content.
             write_state(self._path, _MAGIC, tuple(state))
 
-    def search_legs(
+    def search_signals(
         self,
         terms: Sequence[tuple[str, float]],
-        legs: Mapping[str, Mapping[str, float]],
+        signals: Mapping[str, Mapping[str, float]],
         limit: int,
         allowed: Collection[str] | None = None,
     ) -> dict[str, dict[str, float]]:
-        """Several fields added up: leg -> key -> score, of the best `limit` per leg."""
+        """Return the scores of the best `limit` keys per signal."""
         view = self._view
         keys = view.state.keys
         found: dict[str, dict[str, float]] = {}
-        for leg, fields in legs.items():
+        for signal, fields in signals.items():
             scores: dict[int, float] = {}
             so_far = scores.get
             asked = [
@@ -196,27 +194,27 @@ class MemoryIndex:
             if len(best) > limit:
                 least = nlargest(limit, (pair[1] for pair in best))[-1] if limit > 0 else math.inf
                 best = [pair for pair in best if pair[1] >= least]
-            # The same rows give the same order, whichever came into the index first.
+            # The order does not depend on the order of insertion.
             best.sort(key=lambda pair: (-pair[1], keys[pair[0]]))
-            found[leg] = {keys[number]: score for number, score in best[:limit]}
+            found[signal] = {keys[number]: score for number, score in best[:limit]}
         return found
 
     def count(self) -> int:
-        """How many keys are indexed."""
+        """Return the number of indexed keys."""
         return self._view.count
 
     def version(self) -> tuple[int, ...]:
-        """Another value after every update: what other processes write is not read again."""
+        """Return a value that differs after every update; other processes' changes are not read."""
         return (self._turn,) if self._turn else ()
 
 
-def _empty() -> _State:
+def _empty() -> _MemoryState:
     lengths: list[list[int]] = [[] for _ in FIELDS]
     postings: list[Postings] = [{} for _ in FIELDS]
-    return _State([], {}, tuple(lengths), tuple(postings), set())
+    return _MemoryState([], {}, tuple(lengths), tuple(postings), set())
 
 
-def _add(state: _State, added: tuple[dict[str, array[int]], ...], row: Row) -> None:
+def _add(state: _MemoryState, added: tuple[dict[str, array[int]], ...], row: IndexRow) -> None:
     last = state.known.get(row.key)
     if last is not None:
         state.dead.add(last[0])
@@ -228,15 +226,14 @@ def _add(state: _State, added: tuple[dict[str, array[int]], ...], row: Row) -> N
         state.lengths[at].append(len(words))
         new = added[at]
         for word, often in Counter(words).items():
-            packed = number << 16 | min(often, _MOST_OFTEN)
+            packed = number << 16 | min(often, _MAX_TERM_COUNT)
             if word in new:
                 new[word].append(packed)
             else:
                 new[word] = array("Q", (packed,))
 
 
-def _swept(state: _State) -> _State:
-    """The same without dead numbers."""
+def _swept(state: _MemoryState) -> _MemoryState:
     alive = [number for number in range(len(state.keys)) if number not in state.dead]
     fresh = {old: new for new, old in enumerate(alive)}
     postings: list[Postings] = []
@@ -246,11 +243,11 @@ def _swept(state: _State) -> _State:
             numbers = array("Q")
             for packed in memoryview(data).cast("Q"):
                 if (number := fresh.get(packed >> 16)) is not None:
-                    numbers.append(number << 16 | packed & _MOST_OFTEN)
+                    numbers.append(number << 16 | packed & _MAX_TERM_COUNT)
             if numbers:
                 kept[term] = numbers.tobytes()
         postings.append(kept)
-    return _State(
+    return _MemoryState(
         [state.keys[number] for number in alive],
         {key: (fresh[number], stamp) for key, (number, stamp) in state.known.items()},
         tuple([lengths[number] for number in alive] for lengths in state.lengths),
@@ -259,7 +256,6 @@ def _swept(state: _State) -> _State:
     )
 
 
-def _load(path: str) -> _State | None:
-    """The saved state, or None when there is none that can be used."""
+def _load(path: str) -> _MemoryState | None:
     states, _ = read_states(path, _MAGIC)
-    return _State(*states[0]) if states else None
+    return _MemoryState(*states[0]) if states else None

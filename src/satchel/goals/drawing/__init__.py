@@ -1,1 +1,1 @@
-"""What does a plan look like? `layout` places boxes, `svg` and `mermaid` draw them."""
+"""Drawings of plans: `layout` places boxes, `svg` writes SVG and Mermaid, `labels` the texts."""

@@ -1,9 +1,8 @@
-"""Where does each box of a graph stand, and how do the lines between them run?
+"""Layered layout of a directed acyclic graph (Sugiyama, Tagawa, Toda).
 
-Layers from top to bottom, as Sugiyama, Tagawa and Toda taught: every step stands below what it
-needs, boxes of a layer are put in the order that crosses few lines, and then each is moved as near
-to its neighbours as the others allow. A line that passes layers keeps a lane of its own there.
-Nothing is random: the same graph gives the same picture.
+Every node is below its dependencies, the nodes of a layer are ordered to cross few edges, and each
+is then moved as near to its neighbours as the others allow. An edge that passes through a layer has
+a lane there. The layout is deterministic.
 """
 
 from __future__ import annotations
@@ -14,21 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-GAP = 28.0
-"""Between two boxes side by side."""
-LANE = 14.0
-"""Beside a line that passes through a layer."""
-_DROP = 54.0
-"""Between two layers."""
-_DOCK = 18.0
-"""Between two lines at one box."""
-_SWEEPS = 12
-_LARGE = 3_000
-"""Places with more boxes and lanes than this are put in order only once."""
+BOX_GAP_PX = 28.0
+LANE_GAP_PX = 14.0
+"""Beside an edge that passes through a layer."""
+_LAYER_GAP_PX = 54.0
+_PORT_GAP_PX = 18.0
+_SWEEP_COUNT = 12
+_MAX_SWEPT_NODES = 3_000
+"""Larger graphs are ordered only once."""
 
 
-class Box(NamedTuple):
-    """Where a node stands: its upper left corner and its size."""
+class NodeBox(NamedTuple):
+    """Position (upper left corner) and size of a node."""
 
     x: float
     y: float
@@ -36,29 +32,29 @@ class Box(NamedTuple):
     height: float
 
 
-class Line(NamedTuple):
-    """An edge: from which node to which, and the points it passes."""
+class EdgeLine(NamedTuple):
+    """An edge: its nodes, and the points it passes."""
 
     source: str
     target: str
     points: tuple[tuple[float, float], ...]
-    """Two for each place it is tied to: out of a box, in and out of each lane, into a box."""
+    """Two per stop: out of a box, in and out of each lane, into a box."""
 
 
 class Layout(NamedTuple):
-    """A whole picture, from (0, 0)."""
+    """A whole drawing, from (0, 0)."""
 
-    boxes: Mapping[str, Box]
-    lines: tuple[Line, ...]
+    boxes: Mapping[str, NodeBox]
+    lines: tuple[EdgeLine, ...]
     width: float
     height: float
 
 
-def place(sizes: Mapping[str, tuple[float, float]], edges: Iterable[tuple[str, str]]) -> Layout:
+def lay_out(sizes: Mapping[str, tuple[float, float]], edges: Iterable[tuple[str, str]]) -> Layout:
     """Place the nodes of a graph without cycles.
 
     Args:
-        sizes: Node -> width and height, in the order that ties are broken by.
+        sizes: Node -> width and height, in tie-breaking order.
         edges: (from, to), each once.
 
     Raises:
@@ -66,20 +62,20 @@ def place(sizes: Mapping[str, tuple[float, float]], edges: Iterable[tuple[str, s
     """
     links = [(source, target) for source, target in edges if source in sizes and target in sizes]
     layers_of = _layers(list(sizes), links)
-    rows, chains = _lanes(sizes, links, layers_of)
+    rows, chains = _rows_and_lanes(sizes, links, layers_of)
     below = [edge for chain in chains for edge in pairwise(chain)]
     ups: dict[str, list[str]] = {}
     downs: dict[str, list[str]] = {}
     for upper, lower in below:
         downs.setdefault(upper, []).append(lower)
         ups.setdefault(lower, []).append(upper)
-    _untangle(rows, ups, downs)
-    centres = _spread(rows, ups, downs, sizes)
+    _order_rows(rows, ups, downs)
+    centres = _centres(rows, ups, downs, sizes)
     return _measure(rows, chains, centres, sizes)
 
 
 def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Node -> its layer: below all that it needs, and no further up than what needs it."""
+    """Node -> its layer: below its dependencies, and as low as its dependents allow."""
     needs: dict[str, list[str]] = {node: [] for node in nodes}
     feeds: dict[str, list[str]] = {node: [] for node in nodes}
     for source, target in edges:
@@ -88,7 +84,7 @@ def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str,
     left = {node: len(needs[node]) for node in nodes}
     ready = [node for node in nodes if not left[node]]
     layer: dict[str, int] = {}
-    for node in ready:  # grows while it is walked
+    for node in ready:  # grows during the iteration
         layer[node] = max((layer[upper] + 1 for upper in needs[node]), default=0)
         for lower in feeds[node]:
             left[lower] -= 1
@@ -96,20 +92,20 @@ def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str,
                 ready.append(lower)
     if len(layer) != len(nodes):
         raise ValueError("the graph has a cycle")
-    for node in reversed(ready):  # what feeds more than it needs stands near what it feeds
+    for node in reversed(ready):  # a node with more dependents than needs moves towards them
         if len(feeds[node]) > len(needs[node]):
             layer[node] = min(layer[lower] for lower in feeds[node]) - 1
     return layer
 
 
-def _lanes(
+def _rows_and_lanes(
     sizes: Mapping[str, tuple[float, float]],
     edges: Sequence[tuple[str, str]],
     layers: Mapping[str, int],
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """The rows of boxes and lanes, and for each edge the places it is tied to.
+    """The rows of boxes and lanes, and the stops of each edge.
 
-    Lanes have names that no node has: they begin with a NUL.
+    Names of lanes begin with a NUL, so that they never equal the name of a node.
     """
     rows: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
     for node in sizes:
@@ -125,13 +121,13 @@ def _lanes(
     return rows, chains
 
 
-def _untangle(
+def _order_rows(
     rows: list[list[str]], ups: Mapping[str, list[str]], downs: Mapping[str, list[str]]
 ) -> None:
-    """Order each row by the middle of its neighbours, down and up, and keep the best."""
+    """Order each row by the mean position of its neighbours, down and up, and keep the best."""
     best = [list(row) for row in rows]
     fewest = _crossings(rows, downs)
-    sweeps = _SWEEPS if sum(map(len, rows)) <= _LARGE else 1
+    sweeps = _SWEEP_COUNT if sum(map(len, rows)) <= _MAX_SWEPT_NODES else 1
     for sweep in range(sweeps):
         if not fewest:
             break
@@ -139,8 +135,10 @@ def _untangle(
         near = ups if down else downs
         order = range(1, len(rows)) if down else range(len(rows) - 2, -1, -1)
         for at in order:
-            beside = {name: place for place, name in enumerate(rows[at - 1 if down else at + 1])}
-            own = {name: float(place) for place, name in enumerate(rows[at])}
+            beside = {
+                name: lay_out for lay_out, name in enumerate(rows[at - 1 if down else at + 1])
+            }
+            own = {name: float(lay_out) for lay_out, name in enumerate(rows[at])}
             middles = {
                 name: _mean([beside[other] for other in near[name]])
                 if near.get(name)
@@ -154,8 +152,8 @@ def _untangle(
     rows[:] = best
 
 
-def _even(number: float) -> float:
-    """Without the last digits, in which versions of Python differ, and without a minus at 0."""
+def _rounded(number: float) -> float:
+    """Round off the digits in which Python versions differ, and remove a minus before 0."""
     return round(number, 3) + 0.0
 
 
@@ -164,10 +162,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _crossings(rows: Sequence[Sequence[str]], downs: Mapping[str, list[str]]) -> int:
-    """How often lines cross, counted layer by layer with a tree of sums."""
+    """Count crossing edges layer by layer with a Fenwick tree."""
     total = 0
     for row, under in pairwise(rows):
-        where = {name: place for place, name in enumerate(under)}
+        where = {name: lay_out for lay_out, name in enumerate(under)}
         ends = [end for name in row for end in sorted(where[one] for one in downs.get(name, ()))]
         size = len(under)
         tree = [0] * (size + 1)
@@ -184,17 +182,16 @@ def _crossings(rows: Sequence[Sequence[str]], downs: Mapping[str, list[str]]) ->
     return total
 
 
-def _spread(
+def _centres(
     rows: Sequence[Sequence[str]],
     ups: Mapping[str, list[str]],
     downs: Mapping[str, list[str]],
     sizes: Mapping[str, tuple[float, float]],
 ) -> dict[str, float]:
-    """Node or lane -> the middle of its place, from left to right."""
     gaps = [
         [
             (_wide(one, sizes) + _wide(other, sizes)) / 2
-            + (GAP if one in sizes and other in sizes else LANE)
+            + (BOX_GAP_PX if one in sizes and other in sizes else LANE_GAP_PX)
             for one, other in pairwise(row)
         ]
         for row in rows
@@ -205,8 +202,8 @@ def _spread(
         for name, gap in zip(row, [*between, 0.0], strict=True):
             centres[name] = at
             at += gap
-    sweeps = _SWEEPS if len(centres) <= _LARGE else 2
-    for sweep in range(sweeps + 1):  # the last one goes down: what follows stands below
+    sweeps = _SWEEP_COUNT if len(centres) <= _MAX_SWEPT_NODES else 2
+    for sweep in range(sweeps + 1):  # the last sweep goes down, so that dependents are below
         down = sweep % 2 == 0
         for at in range(len(rows)) if down else range(len(rows) - 1, -1, -1):
             wanted: list[float] = []
@@ -216,21 +213,23 @@ def _spread(
                 near = (above if down else under) or under or above
                 wanted.append(_mean([centres[one] for one in near]) if near else centres[name])
                 lane = name not in sizes and near[0] not in sizes
-                weights.append(4.0 if lane else 1.0)  # a long line shall be straight
-            centres.update(zip(rows[at], _apart(wanted, weights, gaps[at]), strict=True))
+                weights.append(4.0 if lane else 1.0)  # long edges should be straight
+            centres.update(zip(rows[at], _separate(wanted, weights, gaps[at]), strict=True))
     return centres
 
 
-def _apart(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones (least squares) that keep order and distances.
+def _separate(
+    wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]
+) -> list[float]:
+    """The positions nearest to the wanted ones (least squares) that keep order and distances.
 
-    Neighbours that would come too near become one block, which stands where its members want it
-    in the mean; a block that comes too near to the one before it joins that.
+    Neighbours that would come too near become one block at the mean of the positions that its
+    members want; a block that comes too near to the one before it joins that.
     """
     shifts = [0.0]
     for gap in gaps:
         shifts.append(shifts[-1] + gap)
-    blocks: list[tuple[float, float, int]] = []  # place, weight, members
+    blocks: list[tuple[float, float, int]] = []  # position, weight, members
     for want, weight, shift in zip(wanted, weights, shifts, strict=False):
         at, total, members = want - shift, weight, 1
         while blocks and blocks[-1][0] > at:
@@ -253,7 +252,7 @@ def _measure(
     centres: Mapping[str, float],
     sizes: Mapping[str, tuple[float, float]],
 ) -> Layout:
-    """Boxes and lines, moved so that the picture begins at (0, 0)."""
+    """Compute boxes and edges, shifted so that the drawing begins at (0, 0)."""
     left = min((at - _wide(name, sizes) / 2 for name, at in centres.items()), default=0.0)
     right = max((at + _wide(name, sizes) / 2 for name, at in centres.items()), default=0.0)
     tops: dict[str, float] = {}
@@ -264,34 +263,34 @@ def _measure(
         for name in row:
             tops[name] = y
             tall[name] = sizes[name][1] if name in sizes else height
-        y += height + _DROP
+        y += height + _LAYER_GAP_PX
     boxes = {
-        name: Box(_even(centres[name] - left - width / 2), tops[name], width, height)
+        name: NodeBox(_rounded(centres[name] - left - width / 2), tops[name], width, height)
         for name, (width, height) in sizes.items()
     }
-    leaves = _docks([(chain[0], centres[chain[1]]) for chain in chains], sizes)
-    enters = _docks([(chain[-1], centres[chain[-2]]) for chain in chains], sizes)
-    lines: list[Line] = []
+    leaves = _port_offsets([(chain[0], centres[chain[1]]) for chain in chains], sizes)
+    enters = _port_offsets([(chain[-1], centres[chain[-2]]) for chain in chains], sizes)
+    lines: list[EdgeLine] = []
     for number, chain in enumerate(chains):
         points: list[tuple[float, float]] = []
         for spot, name in enumerate(chain):
-            x = _even(centres[name] - left)
+            x = _rounded(centres[name] - left)
             if spot:
                 points.append((x, tops[name]))
             if spot < len(chain) - 1:
                 points.append((x, tops[name] + tall[name]))
         points[0] = (points[0][0] + leaves[number], points[0][1])
         points[-1] = (points[-1][0] + enters[number], points[-1][1])
-        lines.append(Line(chain[0], chain[-1], tuple(points)))
-    return Layout(boxes, tuple(lines), right - left, max(y - _DROP, 0.0))
+        lines.append(EdgeLine(chain[0], chain[-1], tuple(points)))
+    return Layout(boxes, tuple(lines), right - left, max(y - _LAYER_GAP_PX, 0.0))
 
 
-def _docks(
+def _port_offsets(
     ends: Sequence[tuple[str, float]], sizes: Mapping[str, tuple[float, float]]
 ) -> list[float]:
-    """For each end of a line how far from the middle of its box it docks.
+    """For each end of an edge, its distance from the middle of the box.
 
-    Side by side, in the order in which the lines come: so they neither meet nor cross there.
+    Ends are sorted by the direction of their edges, so that they do not cross at the box.
     """
     by_box: dict[str, list[int]] = {}
     for number, (name, _) in enumerate(ends):
@@ -299,7 +298,7 @@ def _docks(
     found = [0.0] * len(ends)
     for name, numbers in by_box.items():
         numbers.sort(key=lambda number: ends[number][1])
-        apart = min(_DOCK, sizes[name][0] * 0.7 / len(numbers))
+        apart = min(_PORT_GAP_PX, sizes[name][0] * 0.7 / len(numbers))
         for at, number in enumerate(numbers):
             found[number] = (at - (len(numbers) - 1) / 2) * apart
     return found

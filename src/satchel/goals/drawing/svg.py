@@ -1,36 +1,35 @@
-"""How is a plan drawn as an SVG? One file without scripts, fonts or links, by day and by night.
+"""SVG and Mermaid drawings of plans.
 
-Inside a page it has neither colours nor fonts of its own, and each box is a link: `to_inline_svg`.
-Whatever a plan says is text here: it is escaped, and characters that XML does not allow are left
-out. The colours follow the reader's own choice of light or dark.
+A standalone SVG has no scripts, fonts or links, and follows the reader's light or dark theme.
+`to_inline_svg` is for pages: without colours and fonts, every box a link. Texts of a plan are
+escaped, and characters that XML does not allow are removed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from satchel.goals.drawing.layout import place
-from satchel.goals.drawing.words import MARKS, labels, state_word
-from satchel.goals.wiring import needs_of
+from satchel.goals.drawing.labels import MARKS, labels, state_word
+from satchel.goals.drawing.layout import lay_out
+from satchel.goals.plan_checks import needs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from satchel.goals.drawing.layout import Box, Layout, Line
-    from satchel.goals.drawing.words import Label
+    from satchel.goals.drawing.labels import Label
+    from satchel.goals.drawing.layout import EdgeLine, Layout, NodeBox
     from satchel.goals.model import GoalReport, Plan
 
-_SIZE, _SMALL = 14.0, 11.5
-"""Pixels of the title's font, and of the words below it."""
-_BOLD = 1.18
-"""How much wider a bold letter is; Chinese characters are not."""
-_EDGE = 24.0
-_ROW, _GAP = 20.0, 16.0
-_LEFT, _RIGHT = 36.0, 16.0
-"""Room inside a box before and after the words; the mark of a state stands before them."""
-_NARROW, _WIDE = 132.0, 248.0
-_STEADY = 148.0
-"""Room for what a step took: a box that grew while people look would move all others."""
+_TITLE_FONT_PX, _TEXT_FONT_PX = 14.0, 11.5
+_BOLD_RATIO = 1.18
+"""Bold Latin letters are wider than regular ones; Chinese characters are not."""
+_MARGIN_PX = 24.0
+_ROW_PX, _BOX_PADDING_PX = 20.0, 16.0
+_LEFT_PX, _RIGHT_PX = 36.0, 16.0
+"""Padding before and after the text of a box; the state's mark is before the text."""
+_MIN_WIDTH_PX, _MAX_WIDTH_PX = 132.0, 248.0
+_USAGE_WIDTH_PX = 148.0
+"""Reserved width for usage: a box that grew during a run would move all others."""
 _NARROW_LETTERS = frozenset("iljtfrI.,:;'|!()[] -")
 _WIDE_LETTERS = frozenset("mwMW@%—…")
 
@@ -44,7 +43,7 @@ _LIGHT = {
     "skipped": ("#f6f8fa", "#afb8c1", "#6e7781"),
     "cancelled": ("#f6f8fa", "#afb8c1", "#6e7781"),
 }
-"""State -> what fills its box, the box's rim, and its mark."""
+"""State -> fill, border and mark colours."""
 _DARK = {
     "": ("#161b22", "#6e7681", "#9ea7b3"),
     "waiting": ("#161b22", "#6e7681", "#9ea7b3"),
@@ -66,17 +65,12 @@ _FONTS = (
 
 
 def to_svg(plan: Plan, report: GoalReport | None = None) -> str:
-    """Draw a plan, or a goal as far as it is.
-
-    Args:
-        plan: What to draw; without cycles.
-        report: Where its states come from.
-    """
-    said = labels(plan, report)
-    sizes = {name: _size_of(label) for name, label in said.items()}
+    """Draw a plan, or a goal with its current states."""
+    texts = labels(plan, report)
+    sizes = {name: _size_of(label) for name, label in texts.items()}
     edges = [(need, step.id) for step in plan.steps for need in needs_of(step)]
-    layout = place(sizes, edges)
-    width, height = layout.width + 2 * _EDGE, layout.height + 2 * _EDGE
+    layout = lay_out(sizes, edges)
+    width, height = layout.width + 2 * _MARGIN_PX, layout.height + 2 * _MARGIN_PX
     title = _text(" ".join(plan.goal.split()))
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
@@ -88,46 +82,53 @@ def to_svg(plan: Plan, report: GoalReport | None = None) -> str:
         f"<style>{_style()}</style>",
         _TIP,
         '<rect class="ground" width="100%" height="100%" rx="8"/>',
-        f'<g transform="translate({_EDGE:.0f} {_EDGE:.0f})">',
+        f'<g transform="translate({_MARGIN_PX:.0f} {_MARGIN_PX:.0f})">',
         *(_line(line) for line in layout.lines),
-        *(_box(name, box, said[name]) for name, box in layout.boxes.items()),
+        *(_box(name, box, texts[name]) for name, box in layout.boxes.items()),
         "</g>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def steady_layout(plan: Plan) -> Layout:
-    """Where boxes stand whatever happens to their steps: for drawings that are looked at live."""
+def stable_layout(plan: Plan) -> Layout:
+    """A layout that does not change with the states of steps, for live drawings."""
     sizes: dict[str, tuple[float, float]] = {}
     for name, label in labels(plan, None).items():
-        words = max(_width(label.title, _SIZE, _BOLD), _width(label.kind, _SMALL), _STEADY)
-        sizes[name] = (min(words, _WIDE) + _LEFT + _RIGHT, 3 * _ROW + _GAP)
-    return place(sizes, [(need, step.id) for step in plan.steps for need in needs_of(step)])
+        words = max(
+            _width(label.title, _TITLE_FONT_PX, _BOLD_RATIO),
+            _width(label.kind, _TEXT_FONT_PX),
+            _USAGE_WIDTH_PX,
+        )
+        sizes[name] = (
+            min(words, _MAX_WIDTH_PX) + _LEFT_PX + _RIGHT_PX,
+            3 * _ROW_PX + _BOX_PADDING_PX,
+        )
+    return lay_out(sizes, [(need, step.id) for step in plan.steps for need in needs_of(step)])
 
 
 def to_inline_svg(
     report: GoalReport, link: Callable[[str], str], layout: Layout | None = None
 ) -> str:
-    """Draw a goal as a part of a page, which has the colours: by the same classes.
+    """Draw a goal as a part of a page, whose style sheet has the colours.
 
     Args:
-        report: How far it is.
-        link: Step id -> the address of its details.
-        layout: What `steady_layout` made of the same plan, where somebody kept it.
+        report: The goal.
+        link: Step id -> URL of its details.
+        layout: A cached `stable_layout` of the same plan.
     """
-    layout = layout or steady_layout(report.plan)
-    said = labels(report.plan, report)
-    width, height = layout.width + 2 * _EDGE, layout.height + 2 * _EDGE
+    layout = layout or stable_layout(report.plan)
+    texts = labels(report.plan, report)
+    width, height = layout.width + 2 * _MARGIN_PX, layout.height + 2 * _MARGIN_PX
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     title = _text(" ".join(report.plan.goal.split()))
     parts = [
         f'<svg {size} role="group" aria-label="{title}">',
         _TIP,
-        f'<g transform="translate({_EDGE:.0f} {_EDGE:.0f})">',
+        f'<g transform="translate({_MARGIN_PX:.0f} {_MARGIN_PX:.0f})">',
         *(_line(line) for line in layout.lines),
         *(
-            _linked(name, box, said[name], link(name), report.steps[name].started)
+            _linked_box(name, box, texts[name], link(name), report.steps[name].started)
             for name, box in layout.boxes.items()
         ),
         "</g>",
@@ -136,25 +137,25 @@ def to_inline_svg(
     return "\n".join(parts)
 
 
-def _linked(name: str, box: Box, label: Label, address: str, started: float) -> str:
-    """A box that leads to its step; one that runs says since when, so that a clock can tick."""
-    room = box.width - _LEFT - _RIGHT + 0.5
-    x, y = box.x + _LEFT, box.y + _GAP / 2 + 14
+def _linked_box(name: str, box: NodeBox, label: Label, address: str, started: float) -> str:
+    """A box that links to its step; a running one carries its start time for the page's clock."""
+    room = box.width - _LEFT_PX - _RIGHT_PX + 0.5
+    x, y = box.x + _LEFT_PX, box.y + _BOX_PADDING_PX / 2 + 14
     word = state_word(label.state)
-    said = ", ".join(part for part in (label.title, label.kind, word, label.taken) if part)
+    texts = ", ".join(part for part in (label.title, label.kind, word, label.taken) if part)
     ticks = ""
     if label.state == "running" and started:
         ticks = f' data-since="{started:.3f}" data-word="{_text(word)}"'
-    taken = _cut(label.taken or word, room, _SMALL)
+    taken = _cut(label.taken or word, room, _TEXT_FONT_PX)
     return "".join((
         (f'<a class="{label.state}" href="{_text(address)}" data-step="{_text(name)}" '
-        f'id="box-{_text(name)}"><title>{_text(said)}</title>'),
+        f'id="box-{_text(name)}"><title>{_text(texts)}</title>'),
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}"',
         f' height="{box.height:.1f}" rx="{box.height / 2 if label.person else 7:.0f}"/>',
-        _words("t", x, y, _cut(label.title, room, _SIZE, _BOLD)),
-        _words("k", x, y + _ROW, _cut(label.kind, room, _SMALL)),
-        f'<text class="k s" x="{x:.1f}" y="{y + 2 * _ROW:.1f}"{ticks}>{_text(taken)}</text>',
-        _words("m", box.x + _LEFT / 2 + 1, y, MARKS[label.state]),
+        _text_element("t", x, y, _cut(label.title, room, _TITLE_FONT_PX, _BOLD_RATIO)),
+        _text_element("k", x, y + _ROW_PX, _cut(label.kind, room, _TEXT_FONT_PX)),
+        f'<text class="k s" x="{x:.1f}" y="{y + 2 * _ROW_PX:.1f}"{ticks}>{_text(taken)}</text>',
+        _text_element("m", box.x + _LEFT_PX / 2 + 1, y, MARKS[label.state]),
         "</a>",
     ))  # fmt: skip
 
@@ -171,8 +172,8 @@ def _style() -> str:
         return "".join(rules)
 
     return (
-        f"text{{font-family:{_FONTS};font-size:{_SMALL}px}}.t{{font-size:{_SIZE:.0f}px;"
-        f"font-weight:600}}.m{{font-size:{_SIZE:.0f}px;font-weight:700;text-anchor:middle}}"
+        f"text{{font-family:{_FONTS};font-size:{_TEXT_FONT_PX}px}}.t{{font-size:{_TITLE_FONT_PX:.0f}px;"
+        f"font-weight:600}}.m{{font-size:{_TITLE_FONT_PX:.0f}px;font-weight:700;text-anchor:middle}}"
         ".e{fill:none;stroke-width:1.5}rect{stroke-width:1.5}.ground{stroke:none}"
         ".waiting rect,.skipped rect{stroke-dasharray:4 3}"
         + colours("#ffffff", "#1f2328", "#59636e", "#8c959f", _LIGHT)
@@ -184,48 +185,45 @@ def _style() -> str:
 
 def _size_of(label: Label) -> tuple[float, float]:
     words = max(
-        _width(label.title, _SIZE, _BOLD),
-        _width(label.kind, _SMALL),
-        min(_width(label.taken, _SMALL), _WIDE),
+        _width(label.title, _TITLE_FONT_PX, _BOLD_RATIO),
+        _width(label.kind, _TEXT_FONT_PX),
+        min(_width(label.taken, _TEXT_FONT_PX), _MAX_WIDTH_PX),
     )
     rows = 3 if label.taken else 2
-    aside = _aside(label)
-    wide = min(max(words + aside, _NARROW), _WIDE + aside)
-    return wide, rows * _ROW + _GAP
+    aside = _side_padding(label)
+    wide = min(max(words + aside, _MIN_WIDTH_PX), _MAX_WIDTH_PX + aside)
+    return wide, rows * _ROW_PX + _BOX_PADDING_PX
 
 
-def _aside(label: Label) -> float:
-    return (_LEFT if label.state else _RIGHT) + _RIGHT
+def _side_padding(label: Label) -> float:
+    return (_LEFT_PX if label.state else _RIGHT_PX) + _RIGHT_PX
 
 
-def _box(name: str, box: Box, label: Label) -> str:
-    room = box.width - _aside(label) + 0.5
-    x, y = box.x + _aside(label) - _RIGHT, box.y + _GAP / 2 + 14
+def _box(name: str, box: NodeBox, label: Label) -> str:
+    room = box.width - _side_padding(label) + 0.5
+    x, y = box.x + _side_padding(label) - _RIGHT_PX, box.y + _BOX_PADDING_PX / 2 + 14
     parts = (label.title, f"{name}: {label.kind}", label.state, label.taken)
+    title = _text("\n".join(part for part in parts if part))
     made = [
-        f'<g class="{label.state or "plan"}"><title>{_text(_lines(parts))}</title>',
+        f'<g class="{label.state or "plan"}"><title>{title}</title>',
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}"',
         f' height="{box.height:.1f}" rx="{box.height / 2 if label.person else 7:.0f}"/>',
-        _words("t", x, y, _cut(label.title, room, _SIZE, _BOLD)),
-        _words("k", x, y + _ROW, _cut(label.kind, room, _SMALL)),
+        _text_element("t", x, y, _cut(label.title, room, _TITLE_FONT_PX, _BOLD_RATIO)),
+        _text_element("k", x, y + _ROW_PX, _cut(label.kind, room, _TEXT_FONT_PX)),
     ]
     if label.taken:
-        made.append(_words("k", x, y + 2 * _ROW, _cut(label.taken, room, _SMALL)))
+        made.append(_text_element("k", x, y + 2 * _ROW_PX, _cut(label.taken, room, _TEXT_FONT_PX)))
     if label.state:
-        made.append(_words("m", box.x + _LEFT / 2 + 1, y, MARKS[label.state]))
+        made.append(_text_element("m", box.x + _LEFT_PX / 2 + 1, y, MARKS[label.state]))
     return "".join([*made, "</g>"])
 
 
-def _lines(parts: Iterable[str]) -> str:
-    return "\n".join(part for part in parts if part)
+def _text_element(css_class: str, x: float, y: float, text: str) -> str:
+    return f'<text class="{css_class}" x="{x:.1f}" y="{y:.1f}">{_text(text)}</text>'
 
 
-def _words(look: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{look}" x="{x:.1f}" y="{y:.1f}">{_text(text)}</text>'
-
-
-def _line(line: Line) -> str:
-    """Curves from place to place, that leave and arrive upright; straight through a lane."""
+def _line(line: EdgeLine) -> str:
+    """Curves that leave and enter boxes vertically, and straight lines through lanes."""
     (x, y), *rest = line.points
     path = f"M{x:.1f} {y:.1f}"
     for at, (to_x, to_y) in enumerate(rest):
@@ -241,7 +239,7 @@ def _line(line: Line) -> str:
 
 
 def _width(text: str, size: float, bold: float = 1.0) -> float:
-    """About how wide a text is. Nobody knows the reader's font, so rather a little too wide."""
+    """Estimated width of a text. The reader's font is unknown, so it is rather too wide."""
     return sum(_letter(char, bold) for char in text) * size
 
 
@@ -258,7 +256,6 @@ def _letter(char: str, bold: float) -> float:
 
 
 def _cut(text: str, room: float, size: float, bold: float = 1.0) -> str:
-    """`text` as far as there is room; `…` says that there was more."""
     if _width(text, size, bold) <= room:
         return text
     used = _letter("…", bold)
@@ -270,7 +267,7 @@ def _cut(text: str, room: float, size: float, bold: float = 1.0) -> str:
 
 
 def _text(text: str) -> str:
-    """`text` as XML takes it, in attributes too."""
+    """Escape `text` for XML content and attributes."""
     kept = "".join(char for char in text if _allowed(ord(char)))
     for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         kept = kept.replace(char, entity)
@@ -278,7 +275,7 @@ def _text(text: str) -> str:
 
 
 def _allowed(code: int) -> bool:
-    """Whether XML 1.0 has the character, and it turns no text around."""
+    """Whether XML 1.0 allows the character, and it is no bidirectional control."""
     if code in {0x9, 0xA, 0xD}:
         return True
     if 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 or 0x7F <= code <= 0x9F:
@@ -295,24 +292,19 @@ _CLASSES = {
     "skipped": "stroke:#8c959f,stroke-dasharray:4 3",
     "cancelled": "stroke:#8c959f",
 }
-"""Only rims: the page's theme fills the boxes, by day and by night."""
+"""Borders only: the page's theme fills the boxes."""
 _SHAPES = {"human": ("{{", "}}"), "tool": ("[[", "]]"), "skill": ("(", ")")}
-"""Who does it -> the form of the box; a model's is a plain one."""
+"""Type of a step -> shape of its box; a model's is a plain one."""
 
 
 def to_mermaid(plan: Plan, report: GoalReport | None = None) -> str:
-    """Write a plan, or a goal as far as it is.
-
-    Args:
-        plan: What to draw; without cycles.
-        report: Where its states come from.
-    """
-    said = labels(plan, report)
+    """Write a plan, or a goal with its current states, as a Mermaid flowchart."""
+    texts = labels(plan, report)
     names = {step.id: f"s{number}" for number, step in enumerate(plan.steps, 1)}
     lines = ["flowchart TD"]
     for step in plan.steps:
         opens, closes = _SHAPES.get(step.action_type, ("[", "]"))
-        label = said[step.id]
+        label = texts[step.id]
         state = f":::{label.state}" if label.state else ""
         lines.append(f'    {names[step.id]}{opens}"{_mermaid_words(label)}"{closes}{state}')
     lines += [
@@ -321,8 +313,12 @@ def to_mermaid(plan: Plan, report: GoalReport | None = None) -> str:
         for need in needs_of(step)
         if need in names
     ]
-    used = {label.state for label in said.values()}
-    lines += [f"    classDef {state} {look}" for state, look in _CLASSES.items() if state in used]
+    used = {label.state for label in texts.values()}
+    lines += [
+        f"    classDef {state} {css_class}"
+        for state, css_class in _CLASSES.items()
+        if state in used
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -333,6 +329,6 @@ def _mermaid_words(label: Label) -> str:
 
 
 def _mermaid_text(text: str) -> str:
-    """`text` as a label takes it: whatever could end it, or be markup, is a numbered entity."""
+    """Escape `text` for a label: markup characters become numbered entities."""
     line = "".join(char for char in " ".join(text.split()) if char.isprintable())
     return "".join(f"#{ord(char)};" if char in '#"&<>`\\*_[]{}()|;%' else char for char in line)

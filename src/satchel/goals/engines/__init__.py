@@ -1,1 +1,1 @@
-"""Where goals are remembered: one engine each, behind `base`. Only `dbos` knows dbos, and so on."""
+"""Engines store and run goals. Optional packages are imported only by their own engine."""

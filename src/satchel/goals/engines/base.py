@@ -1,24 +1,27 @@
-"""The protocol of engines, and the refusals that all of them share.
+"""The protocol of engines, and the errors and helpers that all of them share.
 
-An engine keeps plans and results and brings work to workers. It decides nothing about order,
-retries or failures: `execute` does, with the `Execution` that the engine gives it.
+An engine stores plans and results and distributes work to workers. Order, retries and failures are
+decided by `executor.execute`, with the `Execution` that the engine provides.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from satchel._language import say
 from satchel.errors import Conflict, NotFound, Refused
-from satchel.goals.execution import Execution, Workbench
+from satchel.goals.budget import spent_before
+from satchel.goals.executor import Execution, StepContext
 from satchel.goals.model import ENDS, OVER, StepEvent
+from satchel.goals.plan_checks import require_valid
+from satchel.goals.reports import valid_results
+from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
-    from satchel.goals.artefacts import Artefacts
+    from satchel.goals.artifacts import Artifacts
     from satchel.goals.model import (
         Answer,
         Goal,
@@ -26,54 +29,58 @@ if TYPE_CHECKING:
         GoalState,
         GoalSummary,
         Plan,
+        StepResult,
     )
+    from satchel.goals.reports import Spent
 
 
 __all__ = [
     "AT_REST",
     "Engine",
     "Execution",
-    "Workbench",
-    "busy",
-    "cancelled",
-    "damaged",
-    "missing",
+    "StepContext",
+    "engine_not_open",
+    "goal_cancelled",
+    "goal_damaged",
+    "goal_missing",
+    "goal_not_over",
+    "goal_running",
+    "new_revision",
     "no_runner",
-    "not_open",
-    "not_over",
-    "other_plan",
+    "plan_conflict",
+    "wait_until_rest",
     "watch_reports",
 ]
 
 AT_REST: frozenset[str] = OVER | {"asking"}
-"""States of a goal in which nothing happens by itself."""
+"""States of a goal that only a caller changes."""
 
 
-def missing(goal_id: str) -> NotFound:
-    """There is no such goal."""
+def goal_missing(goal_id: str) -> NotFound:
+    """Error: there is no such goal."""
     return NotFound(
         say("There is no goal `{goal}`", goal=goal_id), say("Run `satchel goal list` to see them")
     )
 
 
-def busy(goal_id: str) -> Conflict:
-    """A goal that runs cannot be begun again."""
+def goal_running(goal_id: str) -> Conflict:
+    """Error: a running goal cannot be started again."""
     return Conflict(
         say("Goal `{goal}` is running", goal=goal_id),
         say("Wait for it, or run `satchel goal cancel {goal}`", goal=goal_id),
     )
 
 
-def cancelled(goal_id: str) -> Conflict:
-    """A cancelled goal does not go on with `resume`."""
+def goal_cancelled(goal_id: str) -> Conflict:
+    """Error: `resume` does not continue a cancelled goal."""
     return Conflict(
         say("Goal `{goal}` was cancelled", goal=goal_id),
         say("Go on with it: `satchel goal retry {goal}`", goal=goal_id),
     )
 
 
-def damaged(goal_id: str) -> Conflict:
-    """A goal whose journal cannot be read does not run again."""
+def goal_damaged(goal_id: str) -> Conflict:
+    """Error: a goal with an unreadable journal does not run again."""
     return Conflict(
         say("The journal of goal `{goal}` is damaged", goal=goal_id),
         say(
@@ -84,16 +91,16 @@ def damaged(goal_id: str) -> Conflict:
     )
 
 
-def other_plan(goal_id: str) -> Conflict:
-    """The id is taken."""
+def plan_conflict(goal_id: str) -> Conflict:
+    """Error: the id is taken."""
     return Conflict(
         say("There is a goal `{goal}` with another plan", goal=goal_id),
         say("Use another id, or `satchel goal retry` with `--plan` or `--input`"),
     )
 
 
-def not_over(goal_id: str, state: str) -> Conflict:
-    """A goal that is not over cannot be removed."""
+def goal_not_over(goal_id: str, state: str) -> Conflict:
+    """Error: only a goal that is over can be removed."""
     return Conflict(
         say("Goal `{goal}` waits for a person", goal=goal_id)
         if state == "asking"
@@ -102,13 +109,13 @@ def not_over(goal_id: str, state: str) -> Conflict:
     )
 
 
-def not_open() -> Refused:
-    """The engine is used outside of `async with`."""
+def engine_not_open() -> Refused:
+    """Error: the engine is used outside of `async with`."""
     return Refused(say("The engine is not open"), say("Use it with `async with`"))
 
 
 def no_runner() -> Refused:
-    """Steps cannot be done here."""
+    """Error: this engine has no runner."""
     return Refused(say("Nobody here can do the steps of goals"), say("Give the engine a runner"))
 
 
@@ -117,9 +124,9 @@ class Engine(Protocol):
 
     name: str
     durable: bool
-    """Whether goals outlive their process without somebody's help."""
-    artefacts: Artefacts
-    """Where large outputs are: `artefacts.load` gets them."""
+    """Whether goals continue by themselves after their process has ended."""
+    artifacts: Artifacts
+    """Storage of large outputs: `artifacts.load` reads them."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -188,10 +195,10 @@ class Engine(Protocol):
         """Run a goal again from failed, changed or named steps; other results are kept.
 
         Args:
-            goal_id: Which.
-            from_step: Do this step and all that depend on it again; when empty, those that did
+            goal_id: The goal.
+            from_step: Run this step and its dependents again; when empty, those that did
                 not end as `done`.
-            plan: A changed plan: steps that changed, and what depends on them, are done again.
+            plan: A changed plan: changed steps and their dependents run again.
 
         Raises:
             NotFound: there is no such goal or step.
@@ -205,7 +212,7 @@ class Engine(Protocol):
 
         Raises:
             NotFound: there is no such goal.
-            Conflict: it runs in a process that lives, or was cancelled.
+            Conflict: it is running, or was cancelled.
         """
         ...
 
@@ -234,6 +241,54 @@ class Engine(Protocol):
         ...
 
 
+def new_revision(
+    goal: Goal, results: Mapping[str, StepResult], plan: Plan | None, from_step: str, spent: Spent
+) -> tuple[Goal, dict[str, StepResult], Spent]:
+    """The goal, the kept results and the earlier usage of a new revision.
+
+    Args:
+        goal: The goal with its current plan.
+        results: Results of the current revision.
+        plan: A changed plan, if any.
+        from_step: This step and its dependents run again in any case.
+        spent: Usage of the revisions before the current one.
+
+    Raises:
+        NotFound: there is no step `from_step`.
+        InvalidInput: the plan has errors.
+    """
+    revised = goal if plan is None else goal._replace(plan=plan)
+    require_valid(revised)
+    kept = valid_results(goal.plan, revised.plan, results, from_step)
+    return revised, kept, spent_before(goal.plan, results, kept, spent)
+
+
+class _HasState(Protocol):
+    @property
+    def state(self) -> str: ...
+
+
+_S = TypeVar("_S", bound=_HasState)
+
+
+async def wait_until_rest(
+    current: Callable[[], Awaitable[_S]],
+    timeout: float | None,  # noqa: ASYNC109
+    pause: float,
+    max_pause: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> _S:
+    """Poll with growing pauses until the goal is over or asks, or until the timeout."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        found = await current()
+        left = pause if end is None else min(pause, end - time.monotonic())
+        if found.state in AT_REST or left <= 0:
+            return found
+        await sleep(left)
+        pause = min(pause * 1.5, max_pause())
+
+
 async def watch_reports(
     report: Callable[[], Awaitable[GoalReport]], rest: Collection[str], pause: float
 ) -> AsyncIterator[StepEvent]:
@@ -241,15 +296,15 @@ async def watch_reports(
     told: dict[str, tuple[str, int]] = {}
     while True:
         now = await report()
-        for event in _news(now, told):
+        for event in _new_events(now, told):
             yield event
         if now.state in rest:
             return
         await asyncio.sleep(pause)
 
 
-def _news(report: GoalReport, told: dict[str, tuple[str, int]]) -> list[StepEvent]:
-    """What a report says that is not in `told` (step -> state, number of notes); it is added there.
+def _new_events(report: GoalReport, told: dict[str, tuple[str, int]]) -> list[StepEvent]:
+    """Return the events that are not in `seen` (step -> state, number of notes), and add them.
 
     Steps that ended come first, in the order of their ends.
     """

@@ -1,7 +1,7 @@
-"""How does a goal run in one process, with nothing installed? As asyncio tasks.
+"""The engine `local`: goals run as asyncio tasks of one process, without optional packages.
 
-Without a folder everything is lost with the process. With one, each goal has a journal: `resume`
-goes on where a killed process stopped, and other processes can look, answer and cancel.
+Without a folder the state is lost with the process. With one, each goal has a journal: `resume`
+continues after a crash, and other processes can report, answer and cancel.
 """
 
 from __future__ import annotations
@@ -12,30 +12,28 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from satchel._language import Message, say, unpack_messages
 from satchel.errors import InvalidInput, NotFound, Refused
-from satchel.goals import answers
-from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts
-from satchel.goals.engines._local_goal import (
-    AT_REST,
-    DamagedLine,
-    Held,
-    Journal,
-    LocalExecution,
-    lines_of,
-)
+from satchel.goals import approvals
+from satchel.goals.artifacts import FolderArtifacts, MemoryArtifacts
+from satchel.goals.budget import spent_before
 from satchel.goals.engines.base import (
-    busy,
-    cancelled,
-    damaged,
-    missing,
-    not_over,
-    other_plan,
+    goal_cancelled,
+    goal_damaged,
+    goal_missing,
+    goal_not_over,
+    goal_running,
+    plan_conflict,
     watch_reports,
 )
-from satchel.goals.execute import execute
-from satchel.goals.execution import Workbench
-from satchel.goals.graph import insist
+from satchel.goals.engines.local_journal import (
+    IDLE,
+    DamagedLine,
+    Journal,
+    LocalExecution,
+    LocalGoal,
+    lines_of,
+)
+from satchel.goals.executor import StepContext, execute
 from satchel.goals.model import (
     OVER,
     Answer,
@@ -43,15 +41,14 @@ from satchel.goals.model import (
     Plan,
     StepResult,
 )
-from satchel.goals.reports import pack, report_of, summary_of, unpack
-from satchel.goals.revision import going_on
-from satchel.goals.spending import spent
-from satchel.goals.wiring import at_work
+from satchel.goals.plan_checks import require_valid, running_steps
+from satchel.goals.reports import continued_results, pack, report_of, summary_of, unpack
+from satchel.i18n import Message, say, unpack_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from satchel.goals.artefacts import Artefacts
+    from satchel.goals.artifacts import Artifacts
     from satchel.goals.model import (
         GoalReport,
         GoalState,
@@ -60,168 +57,168 @@ if TYPE_CHECKING:
         StepRunner,
     )
 
-KEPT = 10_000
-"""Goals that stay in memory, without a folder, once they are over."""
+MAX_ENDED_GOALS = 10_000
 
 
-class Shelf:
+class GoalStore:
     """The goals of one engine.
 
     Args:
-        folder: Where goals have their folders; nowhere when empty.
+        folder: The parent of the goals' folders; in memory when empty.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.here: dict[str, Held] = {}
-        """Goals in memory. With a folder, only those that run here: another process may bring the
-        others on, so they are read whenever they are asked for."""
+        self.loaded: dict[str, LocalGoal] = {}
+        """Goals in memory. With a folder, only those that run here: the others are read on every
+        request, because other processes may change them."""
 
     def journal(self, goal_id: str) -> Journal | None:
-        """Its journal; None without a folder."""
+        """The journal of a goal; None without a folder."""
         return Journal(os.path.join(self.folder, goal_id)) if self.folder else None
 
-    def known(self, goal_id: str) -> Held:
-        """A goal as it is now, wherever it runs.
+    def get(self, goal_id: str) -> LocalGoal:
+        """The current state of a goal, in whichever process it runs.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no such goal.
         """
-        held = self.here.get(goal_id)
-        if held is not None:
-            return held
-        held, journal = self._read(goal_id)
-        if held.state not in AT_REST and not journal.is_run():
-            held, _ = self._read(goal_id)  # it may have ended just now
-            if held.state not in AT_REST:
-                held.state = "queued"
-                held.reason = say("Its process is gone; `satchel goal resume` goes on with it")
-        if held.state == "running":  # of another process, whose journal has only what ended
-            held.progress.running = dict.fromkeys(at_work(held.goal.plan, held.results), 0.0)
-        return held
+        record = self.loaded.get(goal_id)
+        if record is not None:
+            return record
+        record, journal = self._read(goal_id)
+        if record.state not in IDLE and not journal.is_locked():
+            record, _ = self._read(goal_id)  # it may have ended just now
+            if record.state not in IDLE:
+                record.state = "queued"
+                record.reason = say("Its process is gone; `satchel goal resume` goes on with it")
+        if record.state == "running":  # in another process, whose journal has only ended steps
+            record.progress.running = dict.fromkeys(
+                running_steps(record.goal.plan, record.results), 0.0
+            )
+        return record
 
-    def adopt(self, goal_id: str) -> Held:
-        """A goal to bring on here: its lock is ours.
+    def lock(self, goal_id: str) -> LocalGoal:
+        """Lock a goal in order to run it here.
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is no such goal.
             Conflict: another process runs it, or its journal is damaged.
         """
-        held = self.here.get(goal_id)
-        if held is not None:
-            return held
+        record = self.loaded.get(goal_id)
+        if record is not None:
+            return record
         _, journal = self._read(goal_id)
-        if not journal.take():
-            raise busy(goal_id)
-        held, _ = self._read(goal_id)
-        if held.state == "damaged":
-            journal.leave()
-            raise damaged(goal_id)
-        if held.state not in AT_REST:
-            held.state = "queued"  # whoever ran it is gone, for the lock is ours
-        held.journal = journal
-        return held
+        if not journal.lock():
+            raise goal_running(goal_id)
+        record, _ = self._read(goal_id)
+        if record.state == "damaged":
+            journal.unlock()
+            raise goal_damaged(goal_id)
+        if record.state not in IDLE:
+            record.state = "queued"  # its process is gone, since the lock was free
+        record.journal = journal
+        return record
 
-    def let_go(self, held: Held) -> None:
-        """Whoever wants may bring it on."""
-        if held.journal is not None:
-            held.journal.leave()
-            self.here.pop(held.goal.id, None)
+    def unlock(self, record: LocalGoal) -> None:
+        """Unlock a goal, so that another process may run it."""
+        if record.journal is not None:
+            record.journal.unlock()
+            self.loaded.pop(record.goal.id, None)
 
-    def make_room(self, ended: Held) -> list[str]:
-        """One more is over: keep only the latest of those in memory. Returns who is gone."""
+    def evict(self, ended: LocalGoal) -> list[str]:
+        """Remove the oldest ended goals from memory. Returns their ids."""
         if self.folder:
             return []
         gone: list[str] = []
-        self.here[ended.goal.id] = self.here.pop(ended.goal.id, ended)
-        if len(self.here) <= KEPT + KEPT // 10:
+        self.loaded[ended.goal.id] = self.loaded.pop(ended.goal.id, ended)
+        if len(self.loaded) <= MAX_ENDED_GOALS + MAX_ENDED_GOALS // 10:
             return gone
-        for name in [name for name, held in self.here.items() if held.forgettable()]:
-            if len(self.here) <= KEPT:
+        for name in [name for name, record in self.loaded.items() if record.is_evictable()]:
+            if len(self.loaded) <= MAX_ENDED_GOALS:
                 break
-            del self.here[name]
+            del self.loaded[name]
             gone.append(name)
         return gone
 
-    def names(self, before: float | None = None) -> list[str]:
-        """All goals, or those submitted before a moment; those first that were submitted last."""
+    def ids(self, before: float | None = None) -> list[str]:
+        """Ids of all goals, or of those submitted before a time, newest first."""
         found: list[tuple[float, str]] = []
         if not self.folder:
-            found = [(held.started, name) for name, held in self.here.items()]
+            found = [(record.started, name) for name, record in self.loaded.items()]
         elif os.path.isdir(self.folder):
             for name in os.listdir(self.folder):
-                began = Journal(os.path.join(self.folder, name)).began()
+                began = Journal(os.path.join(self.folder, name)).submitted_at()
                 if began is not None:
                     found.append((began, name))
         return [name for at, name in sorted(found, reverse=True) if before is None or at < before]
 
-    def _read(self, goal_id: str) -> tuple[Held, Journal]:
+    def _read(self, goal_id: str) -> tuple[LocalGoal, Journal]:
         plain = goal_id not in {"", ".", ".."} and os.path.basename(goal_id) == goal_id
         journal = self.journal(goal_id) if plain and "\0" not in goal_id else None
-        held = read(journal) if journal else None
-        if held is None or journal is None or held.goal.id != goal_id:
-            raise missing(goal_id)
-        return held, journal
+        record = read_goal(journal) if journal else None
+        if record is None or journal is None or record.goal.id != goal_id:
+            raise goal_missing(goal_id)
+        return record, journal
 
 
-def must_be(held: Held, plan: Plan) -> None:
-    """A goal that is there must have this plan.
+def require_same_plan(record: LocalGoal, plan: Plan) -> None:
+    """Raise unless an existing goal has this plan.
 
     Raises:
-        Conflict: it has another, or its journal is damaged.
+        Conflict: it has another plan, or its journal is damaged.
     """
-    if held.state == "damaged":
-        raise damaged(held.goal.id)
-    if not (same_plan(held.goal.plan, plan) or same_plan(held.first, plan)):
-        raise other_plan(held.goal.id)
+    if record.state == "damaged":
+        raise goal_damaged(record.goal.id)
+    if not (same_plan(record.goal.plan, plan) or same_plan(record.first_plan, plan)):
+        raise plan_conflict(record.goal.id)
 
 
-def read(journal: Journal) -> Held | None:
-    """The goal as the lines tell it, as far as they can be read; None when there is none."""
-    held: Held | None = None
+def read_goal(journal: Journal) -> LocalGoal | None:
+    """Read a goal from its journal, as far as it is readable; None when there is none."""
+    record: LocalGoal | None = None
     number = 0
     try:
         for number, line in lines_of(journal.path):  # noqa: B007 - named when it cannot be used
-            if held is not None:
-                _fold(held, line)
+            if record is not None:
+                _apply_line(record, line)
             else:
-                held = Held(unpack(Goal, line["goal"]))
-                held.started = float(line.get("at", 0.0))
+                record = LocalGoal(unpack(Goal, line["goal"]))
+                record.started = float(line.get("at", 0.0))
     except (DamagedLine, InvalidInput, LookupError, TypeError, ValueError) as exc:
-        number = exc.number if isinstance(exc, DamagedLine) else number if held else 1
-        held = held or Held(Goal(os.path.basename(journal.folder), Plan("", ())))
-        held.state = "damaged"
-        held.reason = Message(
+        number = exc.number if isinstance(exc, DamagedLine) else number if record else 1
+        record = record or LocalGoal(Goal(os.path.basename(journal.folder), Plan("", ())))
+        record.state = "damaged"
+        record.reason = Message(
             "Line {count} of `{path}` is damaged", count=number, path=journal.path
         )
-    return held
+    return record
 
 
-def _fold(held: Held, line: dict[str, Any]) -> None:
-    """One line more."""
+def _apply_line(record: LocalGoal, line: dict[str, Any]) -> None:
     if "step" in line:
         result = unpack(StepResult, line["step"])
-        held.results[result.step] = result
+        record.results[result.step] = result
     elif "answer" in line:
-        if line.get("of", held.revision) == held.revision:
-            held.answers[line["to"]] = unpack(Answer, line["answer"])
+        if line.get("of", record.revision) == record.revision:
+            record.answers[line["to"]] = unpack(Answer, line["answer"])
     elif "revision" in line:
         kept = set(line["keep"])
-        results = {name: one for name, one in held.results.items() if name in kept}
-        held.spent = spent(held.goal.plan, held.results, results, held.spent)
-        held.results = results
-        held.goal = held.goal._replace(plan=unpack(Plan, line["plan"]))
-        held.revision, held.answers = int(line["revision"]), {}
-        held.state, held.reason = "queued", ""
+        results = {name: one for name, one in record.results.items() if name in kept}
+        record.spent = spent_before(record.goal.plan, record.results, results, record.spent)
+        record.results = results
+        record.goal = record.goal._replace(plan=unpack(Plan, line["plan"]))
+        record.revision, record.answers = int(line["revision"]), {}
+        record.state, record.reason = "queued", ""
     elif "end" in line:
-        held.state, held.reason = line["end"], unpack_messages(line).get("reason", "")
-        held.over_since = float(line.get("at", 0.0))  # an older Satchel did not write it
+        record.state, record.reason = line["end"], unpack_messages(line).get("reason", "")
+        record.ended_at = float(line.get("at", 0.0))  # missing in journals of older versions
     elif "run" in line:
-        held.state, held.reason = "running", ""
+        record.state, record.reason = "running", ""
 
 
 def same_plan(one: Plan, other: Plan) -> bool:
-    """Whether two plans are the same once they are written down."""
+    """Whether two plans are equal as JSON."""
     if one == other:
         return True
     import json
@@ -232,21 +229,19 @@ def same_plan(one: Plan, other: Plan) -> bool:
         raise InvalidInput(f"The plan has a value that JSON cannot say: {exc}") from exc
 
 
-LOOK = 0.3
-"""Seconds between two looks at what other processes do and want."""
-_GLANCE = 0.05
-"""Seconds between two looks at a goal of this process."""
-_PATIENCE = 5.0
-"""Seconds that `cancel` waits for steps to clean up."""
+POLL_INTERVAL_S = 0.3
+_WATCH_INTERVAL_S = 0.05
+_CANCEL_TIMEOUT_S = 5.0
+"""How long `cancel` waits for steps to clean up."""
 
 
 class LocalEngine:
     """Runs goals in this process, with a journal in a folder or in memory.
 
     Args:
-        runner: Runs the steps; without one goals can only be viewed, answered and cancelled.
-        folder: Where journals and large outputs are kept; nowhere when empty.
-        large: Outputs of more bytes than this are kept as artefacts.
+        runner: Runs the steps; without one, goals can only be viewed, answered and cancelled.
+        folder: Storage of journals and large outputs; in memory when empty.
+        large: Larger outputs, in bytes, are stored as artifacts.
     """
 
     name = "local"
@@ -255,321 +250,324 @@ class LocalEngine:
     def __init__(
         self, runner: StepRunner | None = None, folder: str = "", *, large: int = 32_768
     ) -> None:
-        self.artefacts: Artefacts = MemoryArtefacts()
+        self.artifacts: Artifacts = MemoryArtifacts()
         if folder:
-            self.artefacts = FolderArtefacts(os.path.join(folder, "artefacts"))
-        self._bench = Workbench(runner, self.artefacts, large) if runner else None
-        self._shelf = Shelf(os.path.join(folder, "goals") if folder else "")
-        self._looking: asyncio.Task[None] | None = None
+            self.artifacts = FolderArtifacts(os.path.join(folder, "artefacts"))
+        self._context = StepContext(runner, self.artifacts, large) if runner else None
+        self._store = GoalStore(os.path.join(folder, "goals") if folder else "")
+        self._cancel_poll: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """End what runs; with a folder it can be resumed."""
-        tasks = [held.task for held in self._shelf.here.values() if held.task]
-        if self._looking is not None:
-            tasks.append(self._looking)
-            self._looking = None
+        """Stop running goals; with a folder they can be resumed."""
+        tasks = [record.task for record in self._store.loaded.values() if record.task]
+        if self._cancel_poll is not None:
+            tasks.append(self._cancel_poll)
+            self._cancel_poll = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- beginning ------------------------------------------------------------------------
+    # --- starting -------------------------------------------------------------------------
 
     async def submit(self, goal: Goal) -> GoalReport:
-        """Begin a goal and come back at once. The same id and plan again is the same goal."""
-        insist(goal)
-        held = self._shelf.here.get(goal.id)
-        if held is not None:
-            must_be(held, goal.plan)
-        elif self._shelf.folder:
-            held = self._submit_to_folder(goal)
+        """Start a goal; a known id with the same plan changes nothing."""
+        require_valid(goal)
+        record = self._store.loaded.get(goal.id)
+        if record is not None:
+            require_same_plan(record, goal.plan)
+        elif self._store.folder:
+            record = self._submit_to_folder(goal)
         else:
-            held = Held(goal)
-            self._start(held)
-        return held.report(self.name)
+            record = LocalGoal(goal)
+            self._start(record)
+        return record.report(self.name)
 
-    def _submit_to_folder(self, goal: Goal) -> Held:
-        journal = self._shelf.journal(goal.id)
+    def _submit_to_folder(self, goal: Goal) -> LocalGoal:
+        journal = self._store.journal(goal.id)
         assert journal is not None  # noqa: S101 - there is a folder
-        if not journal.take():
-            held = self._shelf.known(goal.id)
-            must_be(held, goal.plan)
-            return held
+        if not journal.lock():
+            record = self._store.get(goal.id)
+            require_same_plan(record, goal.plan)
+            return record
         try:
-            held = read(journal)
-            if held is None:
-                held = Held(goal)
-                held.started = time.time()
-                journal.begin(goal, held.started)
-            must_be(held, goal.plan)
+            record = read_goal(journal)
+            if record is None:
+                record = LocalGoal(goal)
+                record.started = time.time()
+                journal.begin(goal, record.started)
+            require_same_plan(record, goal.plan)
         except BaseException:
-            journal.leave()
+            journal.unlock()
             raise
-        held.journal = journal
-        if held.state in {"queued", "running"}:  # new, or its process is gone
-            self._start(held)
+        record.journal = journal
+        if record.state in {"queued", "running"}:  # new, or its process is gone
+            self._start(record)
         else:
-            self._shelf.let_go(held)
-        return held
+            self._store.unlock(record)
+        return record
 
     async def resume(self, goal_id: str) -> GoalReport:
-        """Go on with a goal whose process is gone."""
-        held = self._shelf.adopt(goal_id)
-        if held.task is not None:
-            raise busy(goal_id)
-        if held.state == "cancelled":
-            self._shelf.let_go(held)
-            raise cancelled(goal_id)
-        if held.state in OVER or (held.state == "asking" and not held.to_go_on()):
-            self._shelf.let_go(held)
+        """Continue a goal whose process is gone."""
+        record = self._store.lock(goal_id)
+        if record.task is not None:
+            raise goal_running(goal_id)
+        if record.state == "cancelled":
+            self._store.unlock(record)
+            raise goal_cancelled(goal_id)
+        if record.state in OVER or (record.state == "asking" and not record.has_new_answer()):
+            self._store.unlock(record)
         else:
-            self._start(held)
-        return held.report(self.name)
+            self._start(record)
+        return record.report(self.name)
 
     async def retry(
         self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
     ) -> GoalReport:
-        """Begin a new revision of a goal that is over or asks; kept are results that hold."""
-        held = self._shelf.adopt(goal_id)
-        if held.task is not None:
-            raise busy(goal_id)
+        """Start a new revision of a goal that is over or asks; valid results are kept."""
+        record = self._store.lock(goal_id)
+        if record.task is not None:
+            raise goal_running(goal_id)
         try:
-            wanted = held.goal.plan if plan is None else plan
-            insist(held.goal._replace(plan=wanted))
-            held.revise(wanted, from_step)
-            if held.journal is not None:
-                held.journal.add_revision(held.revision, wanted, [*held.results])
+            record.revise(plan, from_step)
+            if record.journal is not None:
+                record.journal.add_revision(record.revision, record.goal.plan, [*record.results])
         except BaseException:
-            self._shelf.let_go(held)
+            self._store.unlock(record)
             raise
-        self._start(held)
-        return held.report(self.name)
+        self._start(record)
+        return record.report(self.name)
 
     async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
-        """Say a person's word; the goal goes on."""
-        held = self._shelf.known(goal_id)
-        if held.state == "damaged":
-            raise damaged(goal_id)
-        journal = held.journal or self._shelf.journal(goal_id)
+        """Record an answer and continue the goal."""
+        record = self._store.get(goal_id)
+        if record.state == "damaged":
+            raise goal_damaged(goal_id)
+        journal = record.journal or self._store.journal(goal_id)
         if journal is None:
-            held = self._shelf.known(goal_id)
-            if not answers.is_new(held.report(), step, answer, held.answers.get(step)):
+            record = self._store.get(goal_id)
+            if not approvals.is_new_answer(record.report(), step, answer, record.answers.get(step)):
                 return
         else:
-            with journal.one_answer():
-                held = self._shelf.known(goal_id)
-                written = read(journal)  # by any process
-                said = written.answers if written else held.answers
-                if not answers.is_new(held.report(), step, answer, said.get(step)):
+            with journal.answer_lock():
+                record = self._store.get(goal_id)
+                written = read_goal(journal)  # by any process
+                said = written.answers if written else record.answers
+                if not approvals.is_new_answer(record.report(), step, answer, said.get(step)):
                     return
-                journal.add_answer(step, answer, held.revision)
-        held.answers[step] = answer
-        if held.task is not None:
-            return  # its run sees the answer when it ends
+                journal.add_answer(step, answer, record.revision)
+        record.answers[step] = answer
+        if record.task is not None:
+            return  # its run finds the answer when it ends
         if journal is None:
-            self._start(held)
+            self._start(record)
             return
-        journal.leave()
-        if self._bench is None or not journal.take():
-            return  # the process that runs it looks for answers when it has let go
-        again = read(journal)
-        if again is None or not again.to_go_on():
-            journal.leave()
+        journal.unlock()
+        if self._context is None or not journal.lock():
+            return  # the process that runs it looks for answers after unlocking it
+        reread = read_goal(journal)
+        if reread is None or not reread.has_new_answer():
+            journal.unlock()
             return
-        again.journal = journal
-        self._start(again)
+        reread.journal = journal
+        self._start(reread)
 
     # --- running --------------------------------------------------------------------------
 
-    def _start(self, held: Held) -> None:
-        """Run it here; without a runner it stays in its journal, for who has one to resume it."""
-        if self._bench is None:
-            if held.journal is None:
+    def _start(self, record: LocalGoal) -> None:
+        """Run a goal here; without a runner it stays in its journal, to be resumed."""
+        if self._context is None:
+            if record.journal is None:
                 raise Refused(
-                    say("Nobody here can do the steps of `{goal}`", goal=held.goal.id),
+                    say("Nobody here can do the steps of `{goal}`", goal=record.goal.id),
                     say("Give the engine a runner"),
                 )
-            held.state = "queued"
-            self._shelf.let_go(held)
+            record.state = "queued"
+            self._store.unlock(record)
             return
         try:
-            if held.journal is not None:
-                held.journal.forget_stop()
-                held.journal.add_run(time.time())
+            if record.journal is not None:
+                record.journal.clear_cancel()
+                record.journal.add_run(time.time())
         except BaseException:
-            self._shelf.let_go(held)
+            self._store.unlock(record)
             raise
-        self._shelf.here[held.goal.id] = held
-        held.cancelled = False
-        held.begin()
-        held.task = asyncio.create_task(self._run(held, self._bench))
-        held.task.add_done_callback(lambda task: self._ended(held, task))
-        if held.journal is not None and self._looking is None:
-            self._looking = asyncio.create_task(self._look())
+        self._store.loaded[record.goal.id] = record
+        record.cancelled = False
+        record.begin()
+        record.task = asyncio.create_task(self._run(record, self._context))
+        record.task.add_done_callback(lambda task: self._ended(record, task))
+        if record.journal is not None and self._cancel_poll is None:
+            self._cancel_poll = asyncio.create_task(self._poll_cancellations())
 
-    async def _run(self, held: Held, bench: Workbench) -> None:
-        """Run a goal as far as it goes; again when it was answered meanwhile."""
+    async def _run(self, record: LocalGoal, context: StepContext) -> None:
+        """Run a goal as far as possible; again when it was answered meanwhile."""
         while True:
-            known = going_on(held.results) if held.results else {}
-            # Who asked before still asks, also while the new run has not come to it.
-            asked = {name: one for name, one in held.results.items() if one.state == "asking"}
-            held.results = {**asked, **known}
+            known = continued_results(record.results) if record.results else {}
+            # Open questions stay open until the new run reaches them.
+            open_questions = {
+                name: one for name, one in record.results.items() if one.state == "asking"
+            }
+            record.results = {**open_questions, **known}
             report = await execute(
-                held.goal,
-                LocalExecution(held, bench),
+                record.goal,
+                LocalExecution(record, context),
                 known=known,
-                answers=held.answers,
-                revision=held.revision,
-                spent=held.spent,
-                started=held.started,
-                progress=held.progress,
+                answers=record.answers,
+                revision=record.revision,
+                spent=record.spent,
+                started=record.started,
+                progress=record.progress,
                 engine=self.name,
             )
             now = time.time()
-            if held.journal is not None:
-                held.journal.add_end(report.state, report.reason, now)
-                written = read(held.journal)
-                held.answers = written.answers if written else held.answers
-            held.end(report, now)
-            if not held.to_go_on() and not _late_answer(held):
+            if record.journal is not None:
+                record.journal.add_end(report.state, report.reason, now)
+                written = read_goal(record.journal)
+                record.answers = written.answers if written else record.answers
+            record.end(report, now)
+            if not record.has_new_answer() and not _has_late_answer(record):
                 return
-            if held.journal is not None:
-                held.journal.add_run(time.time())
-            held.begin()
+            if record.journal is not None:
+                record.journal.add_run(time.time())
+            record.begin()
 
-    def _ended(self, held: Held, task: asyncio.Task[None]) -> None:
-        """A goal runs no more: by itself, cancelled, with the engine, or because of a fault."""
-        held.task = None
+    def _ended(self, record: LocalGoal, task: asyncio.Task[None]) -> None:
+        """Handle the end of a run: by itself, cancelled, closed with the engine, or by an error."""
+        record.task = None
         try:
             if task.cancelled():
-                # An engine that is closed leaves goals in a folder as they are, to be resumed.
-                if held.cancelled or held.journal is None:
-                    why = "" if held.cancelled else Message("The engine was closed")
-                    self._close(held, "cancelled", why)
+                # A closed engine leaves goals in a folder unchanged, to be resumed.
+                if record.cancelled or record.journal is None:
+                    why = "" if record.cancelled else Message("The engine was closed")
+                    self._close(record, "cancelled", why)
             elif (exc := task.exception()) is not None:
-                self._close(held, "failed", f"{type(exc).__name__}: {exc}")
+                self._close(record, "failed", f"{type(exc).__name__}: {exc}")
         finally:
-            self._shelf.let_go(held)
-            for name in self._shelf.make_room(held):
-                if isinstance(self.artefacts, MemoryArtefacts):
-                    self.artefacts.drop(name)
+            self._store.unlock(record)
+            for name in self._store.evict(record):
+                if isinstance(self.artifacts, MemoryArtifacts):
+                    self.artifacts.drop(name)
 
     @staticmethod
-    def _close(held: Held, state: GoalState, reason: str) -> None:
+    def _close(record: LocalGoal, state: GoalState, reason: str) -> None:
         now = time.time()
-        held.end(
+        record.end(
             report_of(
-                held.goal,
-                held.results,
+                record.goal,
+                record.results,
                 state,
                 reason=reason,
                 engine=LocalEngine.name,
-                started=held.started,
-                revision=held.revision,
-                spent=held.spent,
+                started=record.started,
+                revision=record.revision,
+                spent=record.spent,
             ),
             now,
         )
-        if held.journal is not None:
-            with suppress(OSError):  # a full disk is why it failed, maybe
-                held.journal.add_end(state, reason, now)
-                held.journal.forget_stop()
+        if record.journal is not None:
+            with suppress(OSError):  # a full disk may be why it failed
+                record.journal.add_end(state, reason, now)
+                record.journal.clear_cancel()
 
-    async def _look(self) -> None:
-        """Look every now and then whether another process wants something stopped."""
+    async def _poll_cancellations(self) -> None:
         while True:
-            await asyncio.sleep(LOOK)
-            for held in list(self._shelf.here.values()):
-                if held.task and held.journal and held.journal.told_to_stop():
-                    held.cancelled = True
-                    held.task.cancel()
-                    held.journal.forget_stop()
+            await asyncio.sleep(POLL_INTERVAL_S)
+            for record in list(self._store.loaded.values()):
+                if record.task and record.journal and record.journal.cancel_requested():
+                    record.cancelled = True
+                    record.task.cancel()
+                    record.journal.clear_cancel()
 
     async def cancel(self, goal_id: str) -> None:
-        """Stop it."""
-        held = self._shelf.known(goal_id)
-        if held.state in OVER:
+        """Cancel a goal."""
+        record = self._store.get(goal_id)
+        if record.state in OVER:
             return
-        if held.task is not None:
-            held.cancelled = True
-            held.task.cancel()
-            await asyncio.wait([held.task], timeout=_PATIENCE)
+        if record.task is not None:
+            record.cancelled = True
+            record.task.cancel()
+            await asyncio.wait([record.task], timeout=_CANCEL_TIMEOUT_S)
             return
-        held.journal = self._shelf.journal(goal_id)
-        if held.journal is not None and not held.journal.take():
-            held.journal.ask_to_stop()
+        record.journal = self._store.journal(goal_id)
+        if record.journal is not None and not record.journal.lock():
+            record.journal.request_cancel()
             return
-        self._close(held, "cancelled", "")
-        self._shelf.let_go(held)
+        self._close(record, "cancelled", "")
+        self._store.unlock(record)
 
     async def forget(self, goal_id: str) -> None:
         """Remove a goal that is over, with its journal and its large outputs."""
-        held = self._shelf.known(goal_id)
-        if held.task is not None or held.state not in OVER:
-            raise not_over(goal_id, held.state)
-        journal = self._shelf.journal(goal_id)
+        record = self._store.get(goal_id)
+        if record.task is not None or record.state not in OVER:
+            raise goal_not_over(goal_id, record.state)
+        journal = self._store.journal(goal_id)
         if journal is None:
-            self._shelf.here.pop(goal_id, None)
-            await self.artefacts.forget(goal_id)
+            self._store.loaded.pop(goal_id, None)
+            await self.artifacts.forget(goal_id)
             return
-        if not journal.take():
-            raise not_over(goal_id, "running")
+        if not journal.lock():
+            raise goal_not_over(goal_id, "running")
         try:
-            held = self._shelf.known(goal_id)  # by the lines: it is not run here
-            if held.state not in OVER:  # somebody began it again just now
-                raise not_over(goal_id, held.state)
-            await self.artefacts.forget(goal_id)  # first: what is left can be removed again
+            record = self._store.get(goal_id)  # from the journal: it does not run here
+            if record.state not in OVER:  # another process restarted it just now
+                raise goal_not_over(goal_id, record.state)
+            await self.artifacts.forget(goal_id)  # first: a remaining journal can be removed again
             journal.remove()
         finally:
-            journal.leave()
+            journal.unlock()
 
-    # --- looking --------------------------------------------------------------------------
+    # --- reports --------------------------------------------------------------------------
 
     async def report(self, goal_id: str) -> GoalReport:
-        """How far it is now."""
-        return self._shelf.known(goal_id).report(self.name)
+        """Return the current report."""
+        return self._store.get(goal_id).report(self.name)
 
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
-        """Until it is over, or asks a person; what is so far when the time is up."""
+        """Wait until it is over or asks; return the report when the time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            held = self._shelf.known(goal_id)
+            record = self._store.get(goal_id)
             left = None if end is None else end - time.monotonic()
-            rests = held.task is None and held.state in AT_REST
-            if rests or (left is not None and left <= 0):
-                return held.report(self.name)
-            if held.task is None:
-                await asyncio.sleep(LOOK if left is None else min(left, LOOK))
+            at_rest = record.task is None and record.state in IDLE
+            if at_rest or (left is not None and left <= 0):
+                return record.report(self.name)
+            if record.task is None:
+                await asyncio.sleep(POLL_INTERVAL_S if left is None else min(left, POLL_INTERVAL_S))
             else:
-                await asyncio.wait([held.task], timeout=left)
+                await asyncio.wait([record.task], timeout=left)
 
     async def list(
         self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
     ) -> list[GoalSummary]:
-        """Those first that were submitted last."""
+        """Summaries, newest first."""
         found: list[GoalSummary] = []
-        for name in self._shelf.names(before):
+        for name in self._store.ids(before):
             if len(found) >= limit:
                 break
             with suppress(NotFound):
-                summary = summary_of(self._shelf.known(name).report(self.name))
+                summary = summary_of(self._store.get(name).report(self.name))
                 if not states or summary.state in states:
                     found.append(summary)
         return found
 
     def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
-        """What happens to it, until it is over or asks. Beginning with what has happened."""
-        held = self._shelf.known(goal_id)
+        """Events of a goal from its start until it is over or asks."""
+        record = self._store.get(goal_id)
 
-        async def report() -> GoalReport:  # a full disk has no line about the end
-            return held.report(self.name) if held.task or held.ended else await self.report(goal_id)
+        async def report() -> GoalReport:  # a full disk leaves no line about the end
+            return (
+                record.report(self.name)
+                if record.task or record.last_report
+                else await self.report(goal_id)
+            )
 
-        return watch_reports(report, AT_REST, _GLANCE if held.task else LOOK)
+        return watch_reports(report, IDLE, _WATCH_INTERVAL_S if record.task else POLL_INTERVAL_S)
 
     async def work(self, *, drain: float = 30.0) -> None:
-        """There are no workers here."""
+        """Raise: this engine has no workers."""
         del drain
         raise Refused(
             say("The engine `local` has no workers"),
@@ -577,14 +575,14 @@ class LocalEngine:
         )
 
 
-def _late_answer(held: Held) -> bool:
-    """Let go of the lock, and look whether an answer came while it was held."""
-    journal = held.journal
-    if journal is None or held.state != "asking":
+def _has_late_answer(record: LocalGoal) -> bool:
+    """Unlock a goal, and check for an answer that arrived while it was locked."""
+    journal = record.journal
+    if journal is None or record.state != "asking":
         return False
-    journal.leave()
-    written = read(journal)
-    if written is None or not written.to_go_on() or not journal.take():
+    journal.unlock()
+    written = read_goal(journal)
+    if written is None or not written.has_new_answer() or not journal.lock():
         return False
-    held.answers = written.answers
+    record.answers = written.answers
     return True

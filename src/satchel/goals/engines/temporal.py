@@ -4,11 +4,11 @@
         await engine.submit(goal)
         report = await engine.wait(goal.id)
 
-A goal's id is its workflow's; a new revision is a new run of it. The server needs a namespace and
-nothing else: lists read the memo of each workflow. How far a goal is, a worker answers by a query;
+The goal's id is the workflow's id; a new revision is a new run. The server needs only a namespace:
+lists read the memo of each workflow. A worker answers queries for the progress of a goal;
 without a worker only the plan, the memo and the state of the workflow are known. Goals are
-forgotten when the namespace's retention is over, or by `forget`, which alone removes their large
-outputs too. Workers on several machines need one folder for large outputs that all of them see.
+removed when the namespace's retention ends, or by `forget`, which also removes their large
+outputs. Workers on several machines need a shared folder for large outputs.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from datetime import timedelta
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
-from satchel._language import say, unpack_messages
 from satchel._optional import require
 from satchel.errors import Conflict, NotFound, ServerFailed
-from satchel.goals import answers
-from satchel.goals.artefacts import FolderArtefacts, MemoryArtefacts, digest_of
-from satchel.goals.engines import _temporal_wire as wire
+from satchel.goals import approvals
+from satchel.goals.artifacts import FolderArtifacts, MemoryArtifacts, digest_of
+from satchel.goals.engines import temporal_messages as wire
 from satchel.goals.engines.base import (
     AT_REST,
-    Workbench,
-    busy,
-    cancelled,
-    missing,
+    StepContext,
+    engine_not_open,
+    goal_cancelled,
+    goal_missing,
+    goal_not_over,
+    goal_running,
+    new_revision,
     no_runner,
-    not_open,
-    not_over,
-    other_plan,
+    plan_conflict,
+    wait_until_rest,
     watch_reports,
 )
-from satchel.goals.graph import insist
 from satchel.goals.model import OVER, GoalSummary
+from satchel.goals.plan_checks import require_valid
 from satchel.goals.reports import pack, report_of, summary_of, unpack, unpack_results
-from satchel.goals.revision import still_known
-from satchel.goals.spending import spent
+from satchel.i18n import say, unpack_messages
 
 try:
     from temporalio.api.common.v1 import WorkflowExecution as WorkflowExecutionId
@@ -75,8 +75,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowHandle
 
-    from satchel.goals.artefacts import Artefacts
-    from satchel.goals.engines._temporal_worker import StepWorker
+    from satchel.goals.artifacts import Artifacts
+    from satchel.goals.engines.temporal_worker import StepWorker
     from satchel.goals.model import (
         Answer,
         Goal,
@@ -90,38 +90,37 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 ENGINE = "temporal"
-LOOK_S = 0.2
-"""Seconds between two looks at a goal that is watched."""
+WATCH_INTERVAL_S = 0.2
 QUERY_TIMEOUT = timedelta(seconds=3)
-HELD = timedelta(minutes=10)
-"""How long the id of a goal that is being removed is held, should its remover die."""
-FRESH_S = 15.0
-"""Seconds for which the server's list may be late about a goal that was changed here."""
-STUCK = 2
-"""A workflow whose task was tried more often than this cannot go on."""
+REMOVAL_TIMEOUT = timedelta(minutes=10)
+"""How long the id of a goal is reserved during its removal, if the removing process dies."""
+LIST_DELAY_S = 15.0
+"""How long the server's list may be outdated after a change made here."""
+MAX_TASK_ATTEMPTS = 2
+"""A workflow whose task was attempted more often than this cannot continue."""
 _ENDED: dict[WorkflowExecutionStatus | None, GoalState] = {
     WorkflowExecutionStatus.CANCELED: "cancelled",
     WorkflowExecutionStatus.TERMINATED: "cancelled",
     WorkflowExecutionStatus.FAILED: "failed",
     WorkflowExecutionStatus.TIMED_OUT: "failed",
 }
-"""Ends that are not the workflow's own."""
+"""Ends that the workflow did not decide itself."""
 _MOVING = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
-class Look(NamedTuple):
-    """A goal as it was found."""
+class TemporalGoal(NamedTuple):
+    """A goal as the server has it."""
 
     report: GoalReport
     task: wire.Task
     answers: Mapping[str, str]
-    """Step -> the mark of its answer."""
+    """Step -> digest of its answer."""
     run: WorkflowExecutionDescription
 
 
 @contextmanager
-def _unless_gone() -> Generator[None]:
-    """Ignore that a workflow is not there, or has ended."""
+def _ignore_missing() -> Generator[None]:
+    """Ignore that a workflow does not exist, or has ended."""
     try:
         yield
     except RPCError as exc:
@@ -129,10 +128,10 @@ def _unless_gone() -> Generator[None]:
             raise
 
 
-def heard(
+def translate_errors(
     method: Callable[Concatenate[TemporalEngine, _P], Awaitable[_T]],
 ) -> Callable[Concatenate[TemporalEngine, _P], CoroutineType[Any, Any, _T]]:
-    """A method of the engine whose errors are ours."""
+    """Decorator of engine methods: converts errors of the SDK."""
 
     @wraps(method)
     async def outer(self: TemporalEngine, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -148,10 +147,10 @@ def heard(
 
 
 @cache
-def _leave_in_peace() -> None:
-    """Give the SDK's threads a moment before the interpreter ends.
+def _delay_exit() -> None:
+    """Give the SDK's threads a moment before the interpreter exits.
 
-    One that comes back into Python at that moment aborts the process (temporalio/sdk-python#300).
+    A thread that returns to Python at that moment aborts the process (temporalio/sdk-python#300).
     """
     import atexit
 
@@ -159,12 +158,12 @@ def _leave_in_peace() -> None:
 
 
 async def connect(address: str, namespace: str, given: Client | None = None) -> Client:
-    """A client that speaks our JSON.
+    """Connect a client with our JSON converter.
 
     Raises:
         ServerFailed: there is no server.
     """
-    _leave_in_peace()
+    _delay_exit()
     if given is not None:
         converter = replace(given.data_converter, payload_converter_class=wire.Converter)
         config: Any = {**given.config(active_config=True), "data_converter": converter}
@@ -192,16 +191,16 @@ class TemporalEngine:
     """Runs goals on a Temporal server.
 
     Args:
-        runner: Does the steps; with one, this process is a worker as long as it is open.
-        folder: Where large outputs are kept, each namespace's apart; in memory, of this process
-            alone, when empty.
-        address: Of the server; as Temporal's own settings (`TEMPORAL_ADDRESS`, …) say when empty.
+        runner: Runs steps; with one, this process is a worker while the engine is open.
+        folder: Folder of large outputs, one subfolder per namespace; in memory, of this process
+            only, when empty.
+        address: Server address; from Temporal's own settings (`TEMPORAL_ADDRESS`, …) when empty.
         namespace: The same.
         queue: Connects goals and workers.
-        artefacts: Another place for large outputs.
-        large: Outputs of more bytes than this are kept as artefacts.
-        at_once: Steps that this worker does at the same time.
-        client: One that is connected already, with its own encryption or certificates.
+        artifacts: Another storage for large outputs.
+        large: Larger outputs, in bytes, are stored as artifacts.
+        at_once: Maximum number of concurrent steps of this worker.
+        client: A connected client, for example with its own encryption or certificates.
     """
 
     name = ENGINE
@@ -215,13 +214,13 @@ class TemporalEngine:
         address: str = "",
         namespace: str = "",
         queue: str = "satchel",
-        artefacts: Artefacts | None = None,
+        artifacts: Artifacts | None = None,
         large: int = 32_768,
         at_once: int = 100,
         client: Client | None = None,
     ) -> None:
-        self.artefacts: Artefacts = artefacts or MemoryArtefacts()
-        self._folder = "" if artefacts else folder
+        self.artifacts: Artifacts = artifacts or MemoryArtifacts()
+        self._folder = "" if artifacts else folder
         self._runner = runner
         self._large = large
         self._address = address
@@ -232,43 +231,45 @@ class TemporalEngine:
         self._client: Client | None = None
         self._worker: StepWorker | None = None
         self._working: asyncio.Task[None] | None = None
-        self._fresh: dict[str, float] = {}
+        self._changed_at: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         client = self._client = await connect(self._address, self._namespace, self._given)
         if self._folder:
-            self.artefacts = FolderArtefacts(await self._place())
+            self.artifacts = FolderArtifacts(await self._artifacts_folder())
         if self._runner is not None:
-            from satchel.goals.engines._temporal_worker import StepWorker
+            from satchel.goals.engines.temporal_worker import StepWorker
 
-            bench = Workbench(self._runner, self.artefacts, self._large)
-            self._worker = StepWorker(client, self._queue, bench, self._at_once)
+            context = StepContext(self._runner, self.artifacts, self._large)
+            self._worker = StepWorker(client, self._queue, context, self._at_once)
             self._working = self._worker.start()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Leave; what runs here is given to the next worker."""
+        """Close; the next worker continues what runs here."""
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.stop()
         self._client = None
 
-    @heard
-    async def _place(self) -> str:
-        """The folder for large outputs: a goal's id is unique in its namespace only."""
+    @translate_errors
+    async def _artifacts_folder(self) -> str:
+        """The folder of large outputs: a goal's id is unique only in its namespace."""
         client = self._connected
         request = DescribeNamespaceRequest(namespace=client.namespace)
         found = await client.workflow_service.describe_namespace(request)
-        return os.path.join(self._folder, part(client.namespace, found.namespace_info.id))
+        return os.path.join(
+            self._folder, namespace_folder(client.namespace, found.namespace_info.id)
+        )
 
-    # --- beginning --------------------------------------------------------------------------
+    # --- starting ---------------------------------------------------------------------------
 
-    @heard
+    @translate_errors
     async def submit(self, goal: Goal) -> GoalReport:
-        """Begin a goal and come back at once."""
-        insist(goal)
-        wire.insist_on_size(goal)
-        task, mark = wire.Task(goal), wire.mark_of(goal.plan)
+        """Start a goal."""
+        require_valid(goal)
+        wire.require_size(goal)
+        task, mark = wire.Task(goal), wire.json_digest(goal.plan)
         policy = WorkflowIDReusePolicy
         found = None
         for reuse in (policy.REJECT_DUPLICATE, policy.ALLOW_DUPLICATE):
@@ -278,13 +279,13 @@ class TemporalEngine:
                 found = await self._described(goal.id)
             else:
                 return report_of(goal, {}, "queued", engine=ENGINE)
-            if found and _is_there(found):
-                break  # else what ended there is the tombstone of a goal
+            if found and _is_taken(found):
+                break  # otherwise the ended workflow is a tombstone
         if found is None or found.workflow_type == wire.FORGOTTEN:
-            raise _leaving(goal.id)
+            raise _being_removed(goal.id)
         memo: Mapping[str, Any] = await found.memo()
         if mark not in {memo.get("plan"), memo.get("first")}:
-            raise other_plan(goal.id)
+            raise plan_conflict(goal.id)
         return await self.report(goal.id)
 
     async def _start(
@@ -307,42 +308,41 @@ class TemporalEngine:
             memo={
                 "goal": goal.plan.goal[:200],
                 "steps": len(goal.plan.steps),
-                "plan": wire.mark_of(goal.plan),
+                "plan": wire.json_digest(goal.plan),
                 "first": first,
                 "submitted": submitted,
             },
         )
-        self._fresh[goal.id] = time.monotonic()
+        self._changed_at[goal.id] = time.monotonic()
 
-    @heard
+    @translate_errors
     async def resume(self, goal_id: str) -> GoalReport:
-        """Return the report: the server gives a dead worker's steps to the next one."""
+        """Return the report: the server itself moves the steps of a dead worker to the next one."""
         report = await self.report(goal_id)
         if report.state == "cancelled":
-            raise cancelled(goal_id)
+            raise goal_cancelled(goal_id)
         return report
 
-    @heard
+    @translate_errors
     async def retry(
         self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
     ) -> GoalReport:
-        """Begin a new revision of a goal that is over or asks."""
-        found = await self._look(goal_id)
+        """Start a new revision of a goal that is over or asks."""
+        found = await self._inspect(goal_id)
         report = found.report
         if report.state not in AT_REST:
-            raise busy(goal_id)
-        goal = found.task.goal._replace(plan=report.plan if plan is None else plan)
-        insist(goal)
-        wire.insist_on_size(goal)
-        known = still_known(report.plan, goal.plan, report.steps, from_step)
+            raise goal_running(goal_id)
+        goal, known, took = new_revision(
+            found.task.goal, report.steps, plan, from_step, found.task.spent
+        )
+        wire.require_size(goal)
         memo: Mapping[str, Any] = await found.run.memo()
         task = found.task._replace(
             goal=goal, revision=report.revision + 1, known=known, answers={},
-            started=report.started,
-            spent=spent(report.plan, report.steps, known, found.task.spent),
+            started=report.started, spent=took,
         )  # fmt: skip
         conflict = WorkflowIDConflictPolicy.FAIL
-        if report.state == "asking":  # its workflow sleeps, and makes place
+        if report.state == "asking":  # its workflow is idle, and is replaced
             conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING
         try:
             await self._start(
@@ -350,122 +350,125 @@ class TemporalEngine:
                 submitted=memo.get("submitted") or found.run.start_time.timestamp(),
             )  # fmt: skip
         except WorkflowAlreadyStartedError:
-            raise busy(goal_id) from None
+            raise goal_running(goal_id) from None
         return report_of(
             goal, known, "queued", engine=ENGINE, started=task.started, revision=task.revision,
             spent=task.spent,
         )  # fmt: skip
 
-    @heard
+    @translate_errors
     async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
-        """Answer a step that asks; the goal goes on."""
-        found = await self._look(goal_id)
-        if not answers.is_new(found.report, step, answer, _earlier(found, step, answer)):
+        """Record an answer and continue the goal."""
+        found = await self._inspect(goal_id)
+        if not approvals.is_new_answer(
+            found.report, step, answer, _recorded_answer(found, step, answer)
+        ):
             return
         steps = found.report.steps.values()
-        said = [wire.encoded(one.output) for one in steps if one.step in found.answers]
-        size = sum(map(len, [*said, wire.encoded(pack(answer))]))
-        wire.insist_on_size(found.task.goal, size)
-        with _unless_gone():
+        said = [wire.encode_json(one.output) for one in steps if one.step in found.answers]
+        size = sum(map(len, [*said, wire.encode_json(pack(answer))]))
+        wire.require_size(found.task.goal, size)
+        with _ignore_missing():
             handle = self._handle(found.run)
             await handle.signal(wire.ANSWER, args=[step, pack(answer)])
-        # The first of two answers holds, and the second is refused.
-        again = await self._look(goal_id)
+        # The first of two answers wins, and the second is refused.
+        again = await self._inspect(goal_id)
         if again.run.run_id == found.run.run_id:
-            answers.is_new(again.report, step, answer, _earlier(again, step, answer))
+            approvals.is_new_answer(
+                again.report, step, answer, _recorded_answer(again, step, answer)
+            )
 
-    @heard
+    @translate_errors
     async def cancel(self, goal_id: str) -> None:
-        """Stop it; a workflow that cannot go on is ended by force."""
+        """Cancel a goal; a workflow that cannot continue is terminated."""
         found = await self._describe(goal_id)
         if found.status != WorkflowExecutionStatus.RUNNING:
             return
-        with _unless_gone():
-            if found.raw_description.pending_workflow_task.attempt > STUCK:
+        with _ignore_missing():
+            if found.raw_description.pending_workflow_task.attempt > MAX_TASK_ATTEMPTS:
                 await self._handle(found).terminate(reason="cancelled")
             else:
                 await self._handle(found).cancel()
 
-    @heard
+    @translate_errors
     async def forget(self, goal_id: str) -> None:
         """Remove a goal that is over, with all of its runs and its large outputs.
 
-        The server removes a run when it has time. Until then a workflow of another type (a
-        tombstone) stands in its place. While the tombstone runs, the id cannot be used, so no
-        output of a goal that is begun again is removed. Once it has ended it hides the runs from
-        lists until the namespace's retention is over.
+        The server removes runs asynchronously. Until then a workflow of another type (a tombstone)
+        has their id. While the tombstone runs, the id cannot be reused, so that no output of a
+        restarted goal is removed. Once it has ended it hides the runs from lists until the
+        namespace's retention is over.
         """
         latest = await self._described(goal_id)
         if latest is None or latest.workflow_type not in {wire.WORKFLOW, wire.FORGOTTEN}:
-            raise missing(goal_id)
+            raise goal_missing(goal_id)
         known = latest.workflow_type == wire.WORKFLOW
         if known and latest.status == WorkflowExecutionStatus.RUNNING:
-            raise not_over(goal_id, (await self.report(goal_id)).state)
+            raise goal_not_over(goal_id, (await self.report(goal_id)).state)
         try:
             stone = await self._connected.start_workflow(
                 wire.FORGOTTEN,
                 id=goal_id,
-                task_queue=f"{self._queue}-forgotten",  # without workers
+                task_queue=f"{self._queue}-forgotten",  # a queue without workers
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                execution_timeout=HELD,
+                execution_timeout=REMOVAL_TIMEOUT,
             )
-        except WorkflowAlreadyStartedError:  # another process was quicker
+        except WorkflowAlreadyStartedError:  # another process did it first
             found = await self._described(goal_id)
             if found is not None and found.workflow_type == wire.WORKFLOW:
-                raise not_over(goal_id, "running") from None
-            raise _leaving(goal_id) from None
-        self._fresh[goal_id] = time.monotonic()
+                raise goal_not_over(goal_id, "running") from None
+            raise _being_removed(goal_id) from None
+        self._changed_at[goal_id] = time.monotonic()
         try:
             query = f"WorkflowId = '{goal_id}' AND WorkflowType = '{wire.WORKFLOW}'"
             rows = self._connected.list_workflows(query)
             runs = {latest.run_id} | {run.run_id async for run in rows}
-            await self.artefacts.forget(goal_id)
+            await self.artifacts.forget(goal_id)
         finally:
-            with _unless_gone():
+            with _ignore_missing():
                 await stone.terminate(reason="forgotten", rpc_timeout=timedelta(seconds=10))
         for run_id in runs:
             request = DeleteWorkflowExecutionRequest(
                 namespace=self._connected.namespace,
                 workflow_execution=WorkflowExecutionId(workflow_id=goal_id, run_id=run_id),
             )
-            with _unless_gone():
+            with _ignore_missing():
                 await self._connected.workflow_service.delete_workflow_execution(request)
-        if not known:  # a removal that broke off may have left outputs behind
-            raise missing(goal_id)
+        if not known:  # an interrupted removal may have left outputs behind
+            raise goal_missing(goal_id)
 
-    # --- looking ----------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------
 
-    @heard
+    @translate_errors
     async def report(self, goal_id: str) -> GoalReport:
-        """How far it is now."""
-        return (await self._look(goal_id)).report
+        """Return the current report."""
+        return (await self._inspect(goal_id)).report
 
-    @heard
+    @translate_errors
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
-        """Until it is over, or asks a person; what is so far when the time is up."""
-        end = None if timeout is None else time.monotonic() + timeout
-        pause = 0.05
-        while True:
+        """Wait until it is over or asks; return the report when the time is up."""
+
+        async def current() -> GoalReport:
             if self._worker is not None and self._working is not None and self._working.done():
                 raise ServerFailed(
                     say("The worker of this process broke down: {why}",
                         why=self._working.exception()),
                     say("Look at the log, then start it again"),
                 )  # fmt: skip
-            report = await self.report(goal_id)
-            left = pause if end is None else min(pause, end - time.monotonic())
-            if report.state in AT_REST or left <= 0:
-                return report
-            pause = min(pause * 1.5, 1.0)
-            with suppress(TimeoutError, WorkflowFailureError), _unless_gone():
-                async with asyncio.timeout(left):
+            return await self.report(goal_id)
+
+        async def sleep(seconds: float) -> None:
+            with suppress(TimeoutError, WorkflowFailureError), _ignore_missing():
+                async with asyncio.timeout(seconds):
                     await self._connected.get_workflow_handle(goal_id).result()
 
-    @heard
+        return await wait_until_rest(current, timeout, 0.05, lambda: 1.0, sleep)
+
+    @translate_errors
     async def list(
         self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
     ) -> list[GoalSummary]:
-        """Those first that were submitted last. Reads a line of every goal of the queue."""
+        """Summaries, newest first. Reads one entry per goal of the queue."""
         query = (
             f"WorkflowType = '{wire.FORGOTTEN}' OR "
             f"(WorkflowType = '{wire.WORKFLOW}' AND TaskQueue = '{self._queue}')"
@@ -475,8 +478,10 @@ class TemporalEngine:
             if run.id not in latest or latest[run.id].start_time < run.start_time:
                 latest[run.id] = run
         now = time.monotonic()
-        self._fresh = {name: at for name, at in self._fresh.items() if now - at < FRESH_S}
-        for fresh in await asyncio.gather(*map(self._described, self._fresh)):
+        self._changed_at = {
+            name: at for name, at in self._changed_at.items() if now - at < LIST_DELAY_S
+        }
+        for fresh in await asyncio.gather(*map(self._described, self._changed_at)):
             if fresh is not None:
                 latest[fresh.id] = fresh
         rows = [
@@ -487,28 +492,27 @@ class TemporalEngine:
         names = [name for at, name in sorted(rows, reverse=True) if before is None or at < before]
         lines: list[GoalSummary] = []
         for start in range(0, len(names), max(1, limit)):
-            part = names[start : start + limit]
-            found = await asyncio.gather(*(self._line(latest[name]) for name in part))
+            page = names[start : start + limit]
+            found = await asyncio.gather(*(self._summary(latest[name]) for name in page))
             lines += [one for one in found if one and (not states or one.state in states)]
             if len(lines) >= limit:
                 break
         return lines[:limit]
 
-    async def _line(self, run: WorkflowExecution) -> GoalSummary | None:
-        """A line of the list; the server's list may be late about a goal that moves."""
+    async def _summary(self, run: WorkflowExecution) -> GoalSummary | None:
+        """The summary of a goal; the server's list may be outdated for a goal that runs."""
         if run.status not in _MOVING:
             return await _from_memo(run)
         with suppress(NotFound):
-            return summary_of((await self._look(run.id)).report)
+            return summary_of((await self._inspect(run.id)).report)
         return None
 
-    async def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
-        """What happens to it, until it is over or asks."""
-        async for event in watch_reports(lambda: self.report(goal_id), AT_REST, LOOK_S):
-            yield event
+    def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
+        """Events of a goal until it is over or asks."""
+        return watch_reports(lambda: self.report(goal_id), AT_REST, WATCH_INTERVAL_S)
 
     async def work(self, *, drain: float = 30.0) -> None:
-        """Take work from others until cancelled; then finish what is begun."""
+        """Work until cancelled; then finish the running steps."""
         if self._worker is None or self._working is None:
             raise no_runner()
         worker = self._worker
@@ -518,19 +522,19 @@ class TemporalEngine:
             self._worker = None
             await worker.stop(drain)
 
-    # --- finding ----------------------------------------------------------------------------
+    # --- lookup -----------------------------------------------------------------------------
 
     @property
     def _connected(self) -> Client:
         if self._client is None:
-            raise not_open()
+            raise engine_not_open()
         return self._client
 
     def _handle(self, run: WorkflowExecution) -> WorkflowHandle[Any, Any]:
         return self._connected.get_workflow_handle(run.id, run_id=run.run_id)
 
     async def _described(self, goal_id: str) -> WorkflowExecutionDescription | None:
-        """The latest run that has the id, whatever it is."""
+        """The latest run with the id, of any workflow type."""
         try:
             return await self._connected.get_workflow_handle(goal_id).describe()
         except RPCError as exc:
@@ -539,18 +543,18 @@ class TemporalEngine:
             raise
 
     async def _describe(self, goal_id: str) -> WorkflowExecutionDescription:
-        """The goal's latest run.
+        """The description of a goal's latest run.
 
         Raises:
             NotFound: there is no such goal.
         """
         found = await self._described(goal_id)
         if found is None or found.workflow_type != wire.WORKFLOW:
-            raise missing(goal_id)
+            raise goal_missing(goal_id)
         return found
 
-    async def _look(self, goal_id: str) -> Look:
-        """Everything that is known of a goal.
+    async def _inspect(self, goal_id: str) -> TemporalGoal:
+        """Collect what is known of a goal.
 
         Raises:
             NotFound: there is no such goal.
@@ -574,7 +578,7 @@ class TemporalEngine:
             }  # fmt: skip
         elif progress["state"] in OVER and run.status == WorkflowExecutionStatus.RUNNING:
             await self._handle(run).result(follow_runs=False)  # it ended just now
-            return await self._look(goal_id)
+            return await self._inspect(goal_id)
         if ended:
             reason = "" if ended == "cancelled" else say("Its workflow failed")
         report = report_of(
@@ -588,10 +592,10 @@ class TemporalEngine:
             spent=task.spent,
             ended=run.close_time.timestamp() if run.close_time else 0.0,
         )
-        return Look(report, task, progress["answers"], run)
+        return TemporalGoal(report, task, progress["answers"], run)
 
     async def _query(self, run: WorkflowExecutionDescription, query: str) -> tuple[Any, str]:
-        """What a worker answers; None, and why, when there is no answer."""
+        """A worker's answer; None with the reason when there is none."""
         try:
             return await self._handle(run).query(query, rpc_timeout=QUERY_TIMEOUT), ""
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as exc:
@@ -599,32 +603,32 @@ class TemporalEngine:
         except RPCError as exc:
             if exc.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNAUTHENTICATED}:
                 raise
-            if run.raw_description.pending_workflow_task.attempt <= STUCK:
+            if run.raw_description.pending_workflow_task.attempt <= MAX_TASK_ATTEMPTS:
                 return None, say("No worker answers: start one to see how far it is")
             why = exc.message
         return None, say("Its workflow cannot say how far it is: {why}", why=why[:500])
 
     async def _task(self, run: WorkflowExecution) -> wire.Task:
-        """What a run began with: the input in its first event."""
+        """The input of a run, from its first event."""
         event = await anext(self._handle(run).fetch_history_events(page_size=1))
         given = event.workflow_execution_started_event_attributes.input.payloads
         [packed] = await self._connected.data_converter.decode(given)
         return unpack(wire.Task, packed)
 
 
-def part(namespace: str, identity: str) -> str:
-    """The folder of a namespace: readable, and unique by the id that the server gave it."""
+def namespace_folder(namespace: str, identity: str) -> str:
+    """The folder of a namespace: readable, and unique by the server's id of the namespace."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", namespace)[:40].strip("-")
     return f"{readable or 'namespace'}-{digest_of(identity.encode())[:12]}"
 
 
 async def _submitted(run: WorkflowExecution) -> float:
-    """When a goal was submitted; its first run began at that moment, more or less."""
+    """When a goal was submitted, approximately: the start of its first run."""
     return float((await run.memo()).get("submitted") or run.start_time.timestamp())
 
 
 async def _from_memo(run: WorkflowExecution) -> GoalSummary:
-    """A line of the list; a workflow that only says that it is completed is `done`."""
+    """A summary from the memo; a completed workflow without a state is `done`."""
     memo = await run.memo()
     steps = memo.get("steps", 0)
     started, seconds, done = memo.get("started", 0.0), memo.get("seconds", 0.0), memo.get("done", 0)
@@ -636,21 +640,25 @@ async def _from_memo(run: WorkflowExecution) -> GoalSummary:
     return GoalSummary(run.id, state, memo.get("goal", ""), ENGINE, started, seconds, done, steps)
 
 
-def _earlier(found: Look, step: str, answer: Answer) -> Answer | None:
-    """The answer that a step has: the same, another one, or none."""
+def _recorded_answer(found: TemporalGoal, step: str, answer: Answer) -> Answer | None:
+    """The recorded answer of a step: the same, another one, or none."""
     mark = found.answers.get(step)
     if mark is None:
         return None
-    return answer if mark == wire.mark_of(answer) else answer._replace(approved=not answer.approved)
+    return (
+        answer
+        if mark == wire.json_digest(answer)
+        else answer._replace(approved=not answer.approved)
+    )
 
 
-def _is_there(found: WorkflowExecutionDescription) -> bool:
-    """Whether an id is taken: by a goal, or by the removal of one that is under way."""
+def _is_taken(found: WorkflowExecutionDescription) -> bool:
+    """Whether an id is taken: by a goal, or by a removal in progress."""
     running = found.status == WorkflowExecutionStatus.RUNNING
     return running or found.workflow_type != wire.FORGOTTEN
 
 
-def _leaving(goal_id: str) -> Conflict:
+def _being_removed(goal_id: str) -> Conflict:
     return Conflict(
         say("Goal `{goal}` is being removed", goal=goal_id), say("Try again in a moment")
     )

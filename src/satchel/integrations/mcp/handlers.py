@@ -1,7 +1,7 @@
 """The methods of the server: the Skills extension, resources, tools and prompts.
 
-Each handler finds the view of who asks, does its work in a thread (files are read, programs run),
-and says errors as JSON-RPC does: what is not served is -32602, whatever the reason.
+Each handler gets the client's view, works in a thread (files are read, programs run),
+and reports errors as JSON-RPC: what is not served is -32602, whatever the reason.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from satchel.errors import InvalidInput, SatchelError
-from satchel.integrations.mcp.served import address
-from satchel.tools.base import TakenBack
-from satchel.tools.frame import one_line
+from satchel.integrations.mcp.skill_resources import address
+from satchel.tools.base import CancelToken
+from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,78 +28,72 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from satchel.envelope import Envelope
-    from satchel.integrations.mcp.served import Item, Manifest
-    from satchel.integrations.mcp.views import View
-    from satchel.tools.session import Session
+    from satchel.integrations.mcp.client_view import ClientView
+    from satchel.integrations.mcp.skill_resources import ResourceFile, ServedManifest
+    from satchel.session.session import Session
 
     Context = ServerRequestContext[Any, Any]
 
-_LONGEST_CURSOR = 2_048
+_MAX_CURSOR_CHARS = 2_048
 _CURSOR_MARK = "satchel1"
 
 
-class Page(NamedTuple):
-    """Some of the names, and how to ask for the rest."""
+class ResultPage(NamedTuple):
+    """Some of the names, and the cursor of the rest."""
 
     names: Sequence[str]
     cursor: str | None
 
 
-def page(names: Sequence[str], kind: str, cursor: str | None, size: int) -> Page:
+def page(names: Sequence[str], kind: str, cursor: str | None, size: int) -> ResultPage:
     """One page of sorted names.
 
-    Args:
-        names: All of them, sorted.
-        kind: What is listed: a cursor of one list is none of another.
-        cursor: Where the client goes on; None at the start.
-        size: How many at most.
-
     Raises:
-        InvalidInput: the cursor is none that was given out for this list.
+        InvalidInput: the cursor does not belong to this list.
     """
-    start = bisect_right(names, after(kind, cursor)) if cursor is not None else 0
+    start = bisect_right(names, parse_cursor(kind, cursor)) if cursor is not None else 0
     part = names[start : start + size]
     more = start + size < len(names)
-    return Page(part, make_cursor(kind, part[-1]) if more and part else None)
+    return ResultPage(part, make_cursor(kind, part[-1]) if more and part else None)
 
 
 def make_cursor(kind: str, last: str) -> str:
-    """The word for everything after `last`."""
+    """The cursor of everything after `last`."""
     return urlsafe_b64encode(f"{_CURSOR_MARK}\0{kind}\0{last}".encode()).decode().rstrip("=")
 
 
-def after(kind: str, cursor: str) -> str:
-    """The name after which a page begins.
+def parse_cursor(kind: str, cursor: str) -> str:
+    """Decode a cursor.
 
     Raises:
-        InvalidInput: the cursor is none that was given out for this list.
+        InvalidInput: the cursor does not belong to this list.
     """
     try:
-        text = urlsafe_b64decode(cursor[:_LONGEST_CURSOR] + "=" * (-len(cursor) % 4)).decode()
+        text = urlsafe_b64decode(cursor[:_MAX_CURSOR_CHARS] + "=" * (-len(cursor) % 4)).decode()
     except (ValueError, binascii.Error) as exc:
-        raise _unknown() from exc
+        raise _unknown_cursor() from exc
     mark, _, rest = text.partition("\0")
     made_for, _, last = rest.partition("\0")
     if mark != _CURSOR_MARK or made_for != kind or make_cursor(kind, last) != cursor:
-        raise _unknown()
+        raise _unknown_cursor()
     return last
 
 
-def _unknown() -> InvalidInput:
+def _unknown_cursor() -> InvalidInput:
     return InvalidInput("This cursor is none of this server's", "Begin again without a cursor")
 
 
-SKILLS_A_PAGE = 100
-TOOLS_A_PAGE = 1_000
-PROMPTS_A_PAGE = 200
-CHILDREN_A_PAGE = 500
-TTL_MS = 5_000
-"""How long a client may keep an answer. Whoever listens is told sooner."""
-ALONE = "2026-07-28"
-"""The first version of the protocol that has no sessions."""
+MAX_PAGE_SKILLS = 100
+MAX_PAGE_TOOLS = 1_000
+MAX_PAGE_PROMPTS = 200
+MAX_PAGE_CHILDREN = 500
+CACHE_TTL_MS = 5_000
+"""How long a client may cache an answer. Subscribers are notified sooner."""
+STATELESS_VERSION = "2026-07-28"
+"""The first version of the protocol without sessions."""
 FOLDER = "inode/directory"
 _TEMPLATE = "skill://{skill}/{+path}"
-_KINDS = {
+_MEDIA_TYPES = {
     "md": "text/markdown", "markdown": "text/markdown", "txt": "text/plain", "csv": "text/csv",
     "tsv": "text/tab-separated-values", "html": "text/html", "css": "text/css",
     "js": "text/javascript", "mjs": "text/javascript", "ts": "text/x-typescript",
@@ -109,7 +103,7 @@ _KINDS = {
     "zip": "application/zip", "svg": "image/svg+xml", "png": "image/png", "gif": "image/gif",
     "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp",
 }  # fmt: skip
-"""By the end of a name. A table of our own: that of the system differs from machine to machine."""
+"""Media types by file extension. Not the system's table, which differs between machines."""
 _T = TypeVar("_T")
 
 
@@ -130,37 +124,37 @@ class ReadDirectoryParams(types.PaginatedRequestParams):
 
 
 class Handlers:
-    """What the server answers with."""
+    """The request handlers of the server."""
 
-    def __init__(self, view_of: Callable[[Context], View], *, shared: bool) -> None:
-        """Make them.
+    def __init__(self, view_of: Callable[[Context], ClientView], *, shared: bool) -> None:
+        """Create handlers.
 
         Args:
-            view_of: Who asks, and so what they may have.
-            shared: All clients have the same: an answer to one may be kept for another.
+            view_of: Returns the view of the current client.
+            shared: All clients have the same view, so answers may be cached across clients.
         """
         self._view_of = view_of
         self._scope = "public" if shared else "private"
         self._lock = threading.Lock()
 
-    def _talk(self, ctx: Context, view: View) -> Session | None:
-        """The conversation of a client with a session; None where each request stands alone."""
-        if str(ctx.session.protocol_version) >= ALONE:
+    def _session_of(self, ctx: Context, view: ClientView) -> Session | None:
+        """The session of a client; None for stateless requests."""
+        if str(ctx.session.protocol_version) >= STATELESS_VERSION:
             return None
-        # What is kept there lives as long as the session; there is no public way to it.
+        # Its state lives as long as the session; there is no public access to it.
         kept: dict[str, Any] | None = getattr(
             getattr(ctx.session, "_connection", None), "state", None
         )
         if kept is None:
             return None
         with self._lock:
-            talks: dict[str, Session] = kept.setdefault("satchel", {})
-            if view.name not in talks:
-                talks[view.name] = view.talk()
-            return talks[view.name]
+            sessions: dict[str, Session] = kept.setdefault("satchel", {})
+            if view.name not in sessions:
+                sessions[view.name] = view.new_session()
+            return sessions[view.name]
 
-    def _kept(self) -> dict[str, Any]:
-        return {"ttlMs": TTL_MS, "cacheScope": self._scope}
+    def _cache_fields(self) -> dict[str, Any]:
+        return {"ttlMs": CACHE_TTL_MS, "cacheScope": self._scope}
 
     # --- the Skills extension -------------------------------------------------------------
 
@@ -169,7 +163,7 @@ class Handlers:
         served = self._view_of(ctx).served
 
         def work() -> dict[str, Any]:
-            now = page(served.paths, "skills", params.cursor, SKILLS_A_PAGE)
+            now = page(served.paths, "skills", params.cursor, MAX_PAGE_SKILLS)
             found = [_entry(path, one) for path, one in served.manifests(now.names)]
             return self._page("skills", found, now.cursor)
 
@@ -182,9 +176,9 @@ class Handlers:
         def work() -> dict[str, Any]:
             found = served.find(params.uri)
             if found.file != "SKILL.md":
-                raise _invalid(f"No skill is served at {_shown(params.uri)}")
+                raise _invalid(f"No skill is served at {_short(params.uri)}")
             entry = _entry(found.path, found.manifest)
-            return {"resultType": "complete", "skill": entry, **self._kept()}
+            return {"resultType": "complete", "skill": entry, **self._cache_fields()}
 
         return await _in_thread(work)
 
@@ -196,9 +190,9 @@ class Handlers:
             found = served.find(params.uri)
             children = found.manifest.folder(found.file)
             if children is None:
-                raise _invalid(f"{_shown(params.uri)} is not a directory resource")
+                raise _invalid(f"{_short(params.uri)} is not a directory resource")
             kind = f"folder {found.path}/{found.file}"
-            now = page(list(children), kind, params.cursor, CHILDREN_A_PAGE)
+            now = page(list(children), kind, params.cursor, MAX_PAGE_CHILDREN)
             rows = [
                 _resource(found.path, f"{found.file}/{name}".lstrip("/"), children[name], found)
                 for name in now.names
@@ -211,7 +205,7 @@ class Handlers:
         self, what: str, rows: list[Any], cursor: str | None, *, cacheable: bool = True
     ) -> dict[str, Any]:
         more = {"nextCursor": cursor} if cursor else {}
-        kept = self._kept() if cacheable else {}
+        kept = self._cache_fields() if cacheable else {}
         return {"resultType": "complete", what: rows, **more, **kept}
 
     # --- resources ------------------------------------------------------------------------
@@ -219,12 +213,12 @@ class Handlers:
     async def list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """`resources/list`: the SKILL.md of each skill; the rest is found through its skill."""
+        """`resources/list`: the SKILL.md of each skill; other files are listed by `skills/get`."""
         served = self._view_of(ctx).served
         cursor = params.cursor if params else None
 
         def work() -> dict[str, Any]:
-            now = page(served.paths, "resources", cursor, SKILLS_A_PAGE)
+            now = page(served.paths, "resources", cursor, MAX_PAGE_SKILLS)
             rows = [
                 _resource(path, "SKILL.md", one.files["SKILL.md"], one)
                 for path, one in served.manifests(now.names)
@@ -236,7 +230,7 @@ class Handlers:
     async def list_templates(
         self, _ctx: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """`resources/templates/list`: the form of an address."""
+        """`resources/templates/list`: the form of a URI."""
         template = {
             "uriTemplate": _TEMPLATE,
             "name": "skill-file",
@@ -250,23 +244,23 @@ class Handlers:
     async def read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """`resources/read`: bytes that have the digest which the skill announces."""
+        """`resources/read`: bytes that match the digest in the skill's manifest."""
         served = self._view_of(ctx).served
         uri = str(params.uri)
 
         def work() -> dict[str, Any]:
             found, data = served.read(uri)
-            content: dict[str, Any] = {"uri": uri, "mimeType": kind_of(found.file, data)}
+            content: dict[str, Any] = {"uri": uri, "mimeType": media_type(found.file, data)}
             try:
                 content["text"] = data.decode()
             except UnicodeDecodeError:
                 content["blob"] = base64.b64encode(data).decode()
-            return {"resultType": "complete", "contents": [content], **self._kept()}
+            return {"resultType": "complete", "contents": [content], **self._cache_fields()}
 
         return types.ReadResourceResult.model_validate(await _in_thread(work, uri))
 
-    def is_served(self, view: View, uri: str) -> bool:
-        """Whether there is a file at an address."""
+    def is_served(self, view: ClientView, uri: str) -> bool:
+        """Whether there is a file at a URI."""
         try:
             found = view.served.find(uri)
         except SatchelError:
@@ -284,7 +278,7 @@ class Handlers:
 
         def work() -> dict[str, Any]:
             tools = {tool["name"]: tool for tool in view.definitions()}
-            now = page(sorted(tools), "tools", cursor, TOOLS_A_PAGE)
+            now = page(sorted(tools), "tools", cursor, MAX_PAGE_TOOLS)
             return self._page("tools", [tools[name] for name in now.names], now.cursor)
 
         return types.ListToolsResult.model_validate(await _in_thread(work))
@@ -292,28 +286,28 @@ class Handlers:
     async def call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """`tools/call`: what failed is a result too; only an unknown name is a protocol error."""
+        """`tools/call`: a failed call is a result too; only an unknown name is a protocol error."""
         view = self._view_of(ctx)
-        cancel = TakenBack()
+        cancel = CancelToken()
 
         def work() -> Envelope:
             try:
-                talk = self._talk(ctx, view)
-                return view.call(params.name, params.arguments or {}, cancel, talk)
+                session = self._session_of(ctx, view)
+                return view.call(params.name, params.arguments or {}, cancel, session)
             finally:
                 cancel.close()
 
         try:
             reply = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         finally:
-            cancel.set()  # nobody waits any more: the program ends
+            cancel.set()  # the client stopped waiting: the program ends
         if reply.error is not None and reply.error.code == "NOT_FOUND":
             known = await anyio.to_thread.run_sync(view.definitions)
             if params.name not in {tool["name"] for tool in known}:
                 raise _invalid(f"There is no tool `{one_line(params.name, 60)}`")
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
-            structured_content=_plain(reply.to_dict()),
+            structured_content=_as_json(reply.to_dict()),
             is_error=reply.error is not None,
         )
 
@@ -322,13 +316,13 @@ class Handlers:
     async def list_prompts(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        """`prompts/list`: one for each skill that a person may call."""
+        """`prompts/list`: one for each skill that a user may call."""
         view = self._view_of(ctx)
         cursor = params.cursor if params else None
 
         def work() -> dict[str, Any]:
             prompts = view.prompts
-            now = page(list(prompts), "prompts", cursor, PROMPTS_A_PAGE)
+            now = page(list(prompts), "prompts", cursor, MAX_PAGE_PROMPTS)
             rows = [
                 {
                     "name": name,
@@ -347,11 +341,11 @@ class Handlers:
     async def get_prompt(
         self, ctx: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """`prompts/get`: the skill's text, as the tool `Skill` hands it over."""
+        """`prompts/get`: the skill's text, as the tool `Skill` returns it."""
         view = self._view_of(ctx)
 
         def work() -> Envelope:
-            return view.prompt(params.name, params.arguments or {}, self._talk(ctx, view))
+            return view.prompt(params.name, params.arguments or {}, self._session_of(ctx, view))
 
         reply: Envelope = await anyio.to_thread.run_sync(work)
         if reply.error is not None:
@@ -367,9 +361,9 @@ class Handlers:
         )
 
 
-def kind_of(path: str, data: bytes) -> str:
-    """The media type of a file, by its name; where the name says nothing, by its content."""
-    known = _KINDS.get(path.rpartition(".")[2].lower())
+def media_type(path: str, data: bytes) -> str:
+    """The media type of a file, by its name, otherwise by its content."""
+    known = _MEDIA_TYPES.get(path.rpartition(".")[2].lower())
     if known:
         return known
     try:
@@ -379,8 +373,7 @@ def kind_of(path: str, data: bytes) -> str:
     return "text/plain"
 
 
-def _entry(path: str, manifest: Manifest) -> dict[str, Any]:
-    """A skill as the extension has it."""
+def _entry(path: str, manifest: ServedManifest) -> dict[str, Any]:
     return {
         "uri": address(path, "SKILL.md"),
         "frontmatter": manifest.fields,
@@ -391,13 +384,12 @@ def _entry(path: str, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _resource(path: str, file: str, item: Item | None, about: Any) -> dict[str, Any]:
-    """A file or a folder as a resource."""
+def _resource(path: str, file: str, item: ResourceFile | None, about: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"uri": address(path, file), "name": file.rpartition("/")[2]}
     if item is None:
         return {**row, "mimeType": FOLDER}
     row["size"] = item.size
-    known = _KINDS.get(file.rpartition(".")[2].lower())
+    known = _MEDIA_TYPES.get(file.rpartition(".")[2].lower())
     if known:
         row["mimeType"] = known
     if file == "SKILL.md":
@@ -406,8 +398,7 @@ def _resource(path: str, file: str, item: Item | None, about: Any) -> dict[str, 
     return row
 
 
-def _plain(value: Any) -> Any:
-    """Only what JSON has; a tool's data may hold what its author liked."""
+def _as_json(value: Any) -> Any:
     import json
 
     return json.loads(json.dumps(value, ensure_ascii=False, default=str))
@@ -426,5 +417,5 @@ def _invalid(message: str, uri: str = "") -> MCPError:
     return MCPError(code=types.INVALID_PARAMS, message=message, data=data)
 
 
-def _shown(uri: str) -> str:
+def _short(uri: str) -> str:
     return one_line(uri, 200)

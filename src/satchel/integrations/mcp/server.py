@@ -25,7 +25,7 @@ from satchel.integrations.mcp.handlers import (
     ListSkillsParams,
     ReadDirectoryParams,
 )
-from satchel.integrations.mcp.watching import Watching
+from satchel.integrations.mcp.notifications import ChangeNotifier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.models import InitializationOptions
 
-    from satchel.integrations.mcp.views import View, Views
+    from satchel.integrations.mcp.client_view import ClientView, ClientViews
 
     Context = ServerRequestContext[Any, Any]
 
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 @contextmanager
-def taken() -> Generator[int]:
-    """Stdin under another number: programs that skills start must not read what a client says."""
+def move_stdin() -> Generator[int]:
+    """Move stdin to another descriptor: programs of skills must not read the client's messages."""
     source = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -50,11 +50,11 @@ def taken() -> Generator[int]:
     try:
         yield source
     finally:
-        os.dup2(source, 0)  # `source` stays open: somebody may still wait there
+        os.dup2(source, 0)  # `source` stays open: a read may still be waiting on it
 
 
-async def lines(source: int) -> AsyncGenerator[str]:
-    """The lines that come from a descriptor, until it ends."""
+async def read_lines(source: int) -> AsyncGenerator[str]:
+    """The lines of a descriptor, until it ends."""
     loop = asyncio.get_running_loop()
     sending, receiving = anyio.create_memory_object_stream[str](0)
 
@@ -65,7 +65,7 @@ async def lines(source: int) -> AsyncGenerator[str]:
     def read() -> None:
         rest = bytearray()
         with suppress(OSError, RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while chunk := os.read(source, _CHUNK):
+            while chunk := os.read(source, _CHUNK_BYTES):
                 rest += chunk
                 if b"\n" in chunk:
                     *whole, last = rest.split(b"\n")
@@ -89,24 +89,23 @@ INSTRUCTIONS = (
     "through skills/list and resources/read. What the list does not show, `SkillSearch` finds."
 )
 
-MOST_WATCHED = 1_000
-"""Addresses that one client may subscribe to."""
+MAX_SUBSCRIPTIONS = 1_000
 
 
 class SkillServer(Server[Any]):
-    """A server whose lists change, which both generations of clients are told."""
+    """A server that announces list changes to both generations of clients."""
 
-    views: Views | None = None
+    views: ClientViews | None = None
 
     @property
     def instructions(self) -> str:
-        """What a client tells its model, with how many skills wait for trust at this moment."""
-        line = self.views.satchel.library.waiting_line() if self.views is not None else ""
+        """The instructions for a client's model, with the current number of untrusted skills."""
+        line = self.views.satchel.library.untrusted_notice() if self.views is not None else ""
         return f"{INSTRUCTIONS} {line}." if line else INSTRUCTIONS
 
     @instructions.setter
     def instructions(self, text: object) -> None:
-        """Nothing: the SDK sets what it was given, and is given none."""
+        """Ignore the value that the SDK sets."""
 
     def create_initialization_options(
         self,
@@ -114,7 +113,7 @@ class SkillServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """What a client of the older protocol is told at first: that it will hear of changes."""
+        """The capabilities for a client of the older protocol, including list changes."""
         options = notification_options or NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
@@ -122,18 +121,18 @@ class SkillServer(Server[Any]):
 
 
 def make_server(
-    views: Views, *, shared: bool = True, ready: Callable[[], None] | None = None
+    views: ClientViews, *, shared: bool = True, ready: Callable[[], None] | None = None
 ) -> SkillServer:
-    """A server for the skills of some views.
+    """Create a server.
 
     Args:
-        views: Who may have what.
-        shared: All clients have the same.
-        ready: Called once changes are watched for.
+        views: The views of clients.
+        shared: Whether all clients have the same view.
+        ready: Called once the watcher runs.
     """
-    watching = Watching(views)
+    notifier = ChangeNotifier(views)
 
-    def view_of(ctx: Context) -> View:
+    def view_of(ctx: Context) -> ClientView:
         user: Any = getattr(ctx.request, "scope", {}).get("user")
         token: Any = getattr(user, "access_token", None) or get_access_token()
         return views.of(token.client_id if token is not None else None)
@@ -141,26 +140,26 @@ def make_server(
     @asynccontextmanager
     async def lifespan(_server: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
         async with anyio.create_task_group() as group:
-            watching.group = group
-            group.start_soon(watching.run, ready)
+            notifier.group = group
+            group.start_soon(notifier.run, ready)
             yield {}
             group.cancel_scope.cancel()
 
     async def listen(
         ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        if len(params.notifications.resource_subscriptions or ()) > MOST_WATCHED:
+        if len(params.notifications.resource_subscriptions or ()) > MAX_SUBSCRIPTIONS:
             raise _too_many()
-        return await watching.told(view_of(ctx)).listen(ctx, params)
+        return await notifier.listeners(view_of(ctx)).listen(ctx, params)
 
     async def subscribe(ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         view, uri = view_of(ctx), str(params.uri)
-        wanted = watching.subscriptions(ctx, view)
-        if not await anyio.to_thread.run_sync(answers.is_served, view, uri):
-            # The protocol has no refusal for it. Nothing would ever be told of it, so it is not
-            # kept: when it appears, the list of resources changes.
+        wanted = notifier.subscriptions(ctx, view)
+        if not await anyio.to_thread.run_sync(handlers.is_served, view, uri):
+            # The protocol defines no refusal. A subscription to an unknown URI is ignored: when the
+            # file appears, the list of resources changes.
             return types.EmptyResult()
-        if len(wanted) >= MOST_WATCHED and uri not in wanted:
+        if len(wanted) >= MAX_SUBSCRIPTIONS and uri not in wanted:
             raise _too_many()
         wanted.add(uri)
         return types.EmptyResult()
@@ -168,35 +167,35 @@ def make_server(
     async def unsubscribe(
         ctx: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        watching.subscriptions(ctx, view_of(ctx)).discard(str(params.uri))
+        notifier.subscriptions(ctx, view_of(ctx)).discard(str(params.uri))
         return types.EmptyResult()
 
     async def initialized(ctx: Context, _params: types.NotificationParams) -> None:
-        await watching.greet(ctx, view_of(ctx))
+        await notifier.register(ctx, view_of(ctx))
 
-    answers = Handlers(view_of, shared=shared)
+    handlers = Handlers(view_of, shared=shared)
     server = SkillServer(
         "satchel",
         version=__version__,
         title="Satchel",
         description="Skills for agents",
         lifespan=lifespan,
-        on_list_tools=answers.list_tools,
-        on_call_tool=answers.call_tool,
-        on_list_resources=answers.list_resources,
-        on_list_resource_templates=answers.list_templates,
-        on_read_resource=answers.read_resource,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
         on_subscribe_resource=subscribe,
         on_unsubscribe_resource=unsubscribe,
         on_subscriptions_listen=listen,
-        on_list_prompts=answers.list_prompts,
-        on_get_prompt=answers.get_prompt,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
     )
     server.views = views
-    server.add_request_handler("skills/list", ListSkillsParams, answers.list_skills)
-    server.add_request_handler("skills/get", GetSkillParams, answers.get_skill)
+    server.add_request_handler("skills/list", ListSkillsParams, handlers.list_skills)
+    server.add_request_handler("skills/get", GetSkillParams, handlers.get_skill)
     server.add_request_handler(
-        "resources/directory/read", ReadDirectoryParams, answers.read_directory
+        "resources/directory/read", ReadDirectoryParams, handlers.read_directory
     )
     server.add_notification_handler(
         "notifications/initialized", types.NotificationParams, initialized
@@ -204,23 +203,23 @@ def make_server(
     server.extensions[EXTENSION] = {"directoryRead": True}
 
     async def end(key: str) -> None:
-        """End a session: its client is told 404, and begins again. There is no public way."""
+        """End a session: its client gets 404, and reconnects. There is no public way."""
         open_ones: Any = getattr(server.session_manager, "_server_instances", {})
         transport = open_ones.get(key)
         if transport is not None:
             await transport.terminate()
 
-    watching.end = end
+    notifier.end = end
     return server
 
 
 def _too_many() -> MCPError:
-    message = f"Nobody can subscribe to more than {MOST_WATCHED} addresses"
+    message = f"Nobody can subscribe to more than {MAX_SUBSCRIPTIONS} addresses"
     return MCPError(code=types.INVALID_PARAMS, message=message)
 
 
-def run_stdio(views: Views) -> None:
-    """Serve one client on stdin and stdout until it goes."""
+def run_stdio(views: ClientViews) -> None:
+    """Serve one client on stdin and stdout until it disconnects."""
     from mcp.server.stdio import stdio_server
 
     server = make_server(views)
@@ -228,31 +227,31 @@ def run_stdio(views: Views) -> None:
     async def run(source: int) -> None:
         async with (
             _until_terminated(),
-            stdio_server(cast("Any", lines(source))) as (
+            stdio_server(cast("Any", read_lines(source))) as (
                 reading,
                 writing,
             ),
         ):
             await server.run(reading, writing, server.create_initialization_options())
 
-    with taken() as source:
+    with move_stdin() as source:
         anyio.run(run, source)
 
 
 @asynccontextmanager
 async def _until_terminated() -> AsyncGenerator[None]:
-    """Cancel what is inside when SIGTERM comes.
+    """Cancel the body on SIGTERM.
 
-    A handler that raises would raise in whichever task happens to run, and the loop would print it.
+    A signal handler that raises would do so in an arbitrary task, and the loop would print it.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         yield
         return
-    with anyio.open_signal_receiver(signal.SIGTERM) as told:
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         async with anyio.create_task_group() as group:
 
             async def wait() -> None:
-                async for _ in told:
+                async for _ in signals:
                     group.cancel_scope.cancel()
 
             group.start_soon(wait)

@@ -1,15 +1,15 @@
-"""ONE STRICT READER: zip and tar as a tree of files, or a refusal that names the rule.
+"""A strict reader for zip and tar: a tree of files, or a refusal that names the rule.
 
-    rules.py     the rules, the bounds and the names, how a refusal is said, and the tree of files
-    zip.py       central directory and local headers, cross-checked
-    open.py      which of them a file is; gz, bz2 and xz, within bounds; ustar, pax and GNU names
+    rules.py     rules, limits and file names; refusals; the tree of files
+    zip.py       zip: central directory and local headers, cross-checked
+    open.py      detection of the format; gz, bz2 and xz; tar: ustar, pax and GNU names
 
-Nothing is ever repaired, guessed or written to where skills live.
+Nothing is repaired or guessed.
 """
 
 from __future__ import annotations
 
 from satchel.store.archive.open import open_archive
-from satchel.store.archive.rules import BOUNDS, RULES, ArchiveTree, Bounds
+from satchel.store.archive.rules import BOUNDS, RULES, ArchiveLimits, ArchiveTree
 
-__all__ = ["BOUNDS", "RULES", "ArchiveTree", "Bounds", "open_archive"]
+__all__ = ["BOUNDS", "RULES", "ArchiveLimits", "ArchiveTree", "open_archive"]

@@ -1,8 +1,8 @@
-"""Opens an archive, whatever it is called: the first bytes decide. And the reader of tar.
+"""Opens archives by their content, and reads tar.
 
-ustar with pax and GNU names, regular files and folders. An extended header that contradicts the
-header it belongs to is how two readers come to see two archives, so it is refused; so is a header
-that no entry follows, a second one for the same entry, and anything after the end.
+Tar means ustar with pax and GNU names, regular files and folders. An extended header that
+contradicts its entry makes two readers see different archives, so it is refused; so is a header
+without an entry, a second one for the same entry, and anything after the end.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import adler32
 
-from satchel._language import say
 from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.i18n import say
 from satchel.store.archive.rules import (
     BOUNDS,
+    ArchiveReader,
     ArchiveTree,
     Contents,
     check_path,
@@ -30,16 +31,15 @@ from satchel.store.archive.zip import open_zip
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from satchel.store.archive.rules import Bounds
+    from satchel.store.archive.rules import ArchiveLimits
 
-_BLOCK = 512
-_ZERO = bytes(_BLOCK)
-_WINDOW = 1 << 20
-_TAR_CHUNK = 256 << 10
-_LOW = 0xFFFF
-_MAX_GLOBAL = 1000
-_MAX_PAX = 64 << 10
-_MAX_NAME = 4096
+_BLOCK_BYTES = 512
+_ZERO = bytes(_BLOCK_BYTES)
+_BUFFER_BYTES = 1 << 20
+_LOW_16_BITS = 0xFFFF
+_MAX_GLOBAL_HEADERS = 1000
+_MAX_PAX_BYTES = 64 << 10
+_MAX_NAME_BYTES = 4096
 _OCTAL = re.compile(rb"[ ]*([0-7]*)[ \0]*\Z")
 _RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=\n]{1,255})=")
 _UTF8 = b"ISO-IR 10646 2000 UTF-8"
@@ -49,7 +49,7 @@ _SPECIAL = {b"1": "link", b"2": "link", b"S": "sparse-file", b"M": "multi-part"}
 
 
 class _Header(NamedTuple):
-    """One block, taken apart."""
+    """A parsed header block."""
 
     name: bytes
     mode: int
@@ -58,7 +58,7 @@ class _Header(NamedTuple):
 
 
 class _Pending:
-    """What extended headers said about the entry that must follow."""
+    """Values of extended headers for the next entry."""
 
     def __init__(self) -> None:
         self.name: bytes | None = None
@@ -71,59 +71,59 @@ class _Pending:
         self.seen += kind
 
 
-def open_tar(descriptor: int, bounds: Bounds, kind: str) -> ArchiveTree:
-    """Walk through the headers.
+def open_tar(descriptor: int, bounds: ArchiveLimits, kind: str) -> ArchiveTree:
+    """Read and check all headers.
 
     Raises:
         Unsafe: it breaks a rule.
     """
     contents = Contents(bounds)
     reader = _TarReader(descriptor)
-    with open(os.dup(descriptor), "rb", buffering=_WINDOW) as stream:
+    with open(os.dup(descriptor), "rb", buffering=_BUFFER_BYTES) as stream:
         length = os.fstat(descriptor).st_size
         stream.seek(0)
         pending = _Pending()
         at = extended = 0
         while True:
-            block = stream.read(_BLOCK)
-            at += _BLOCK
-            if len(block) < _BLOCK:
+            block = stream.read(_BLOCK_BYTES)
+            at += _BLOCK_BYTES
+            if len(block) < _BLOCK_BYTES:
                 raise refuse("truncated", found="no end")
             if block == _ZERO:
                 break
             header = _parse(block)
-            room = -(-header.size // _BLOCK) * _BLOCK
+            room = -(-header.size // _BLOCK_BYTES) * _BLOCK_BYTES
             if at + room > length:
                 raise refuse("truncated", header.name.decode("ascii", "backslashreplace"))
             if header.kind in b"xgLK":
                 extended += header.kind == b"g"
-                if extended > _MAX_GLOBAL:
+                if extended > _MAX_GLOBAL_HEADERS:
                     raise refuse("too-many-files", found="extended headers")
-                _extend(header, stream.read(room), pending)
+                _read_extended(header, stream.read(room), pending)
             else:
                 contents.count("", header.size)
-                _enter(header, at, pending, contents, reader)
+                _add_entry(header, at, pending, contents, reader)
                 pending = _Pending()
                 if room:
                     stream.seek(room, os.SEEK_CUR)
             at += room
         if pending.seen:
             raise refuse("tar-order", found="a header without an entry")
-        _check_end(stream.read(_BLOCK), iter(lambda: stream.read(_WINDOW), b""))
+        _check_end(stream.read(_BLOCK_BYTES), iter(lambda: stream.read(_BUFFER_BYTES), b""))
     return ArchiveTree(contents, reader, kind)
 
 
 def _check_end(second: bytes, rest: Iterator[bytes]) -> None:
     if second != _ZERO:
-        raise refuse("truncated" if len(second) < _BLOCK else "tar-header", found="no end")
+        raise refuse("truncated" if len(second) < _BLOCK_BYTES else "tar-header", found="no end")
     for data in rest:
         if data.count(0) != len(data):
             raise refuse("trailing-data")
 
 
 def _parse(block: bytes) -> _Header:
-    # The low half of Adler's sum of 256 bytes is one more than their plain sum, and quick.
-    total = (adler32(block[:256]) & _LOW) + (adler32(block[256:]) & _LOW) - 2
+    # The low half of the Adler sum of 256 bytes is one more than their plain sum, and fast.
+    total = (adler32(block[:256]) & _LOW_16_BITS) + (adler32(block[256:]) & _LOW_16_BITS) - 2
     checksum = block[148:156]
     if total - sum(checksum) + 8 * 32 != _number(checksum):
         raise refuse("tar-header", found="checksum")
@@ -134,7 +134,7 @@ def _parse(block: bytes) -> _Header:
     elif magic == b"ustar  \0" and prefix.count(0) == 155:
         prefix = b""
     else:
-        # The old formats leave open where a name ends or what lies behind it.
+        # Older formats do not define where a name ends or what follows it.
         raise refuse("tar-header", name.decode("ascii", "backslashreplace"), "format")
     if prefix:
         name = prefix + b"/" + name
@@ -150,7 +150,7 @@ def _text(field: bytes) -> bytes:
 
 
 def _number(field: bytes) -> int:
-    if field[:1] == b"\x80":  # base 256, for what octal digits cannot hold
+    if field[:1] == b"\x80":  # base 256, for numbers too large for octal digits
         return int.from_bytes(field[1:], "big")
     found = _OCTAL.match(field)
     if not found:
@@ -158,9 +158,9 @@ def _number(field: bytes) -> int:
     return int(found.group(1) or b"0", 8)
 
 
-def _extend(header: _Header, data: bytes, pending: _Pending) -> None:
-    """An extended header: x and g are pax, L and K the long names of GNU."""
-    limit = _MAX_PAX if header.kind in b"xg" else _MAX_NAME
+def _read_extended(header: _Header, data: bytes, pending: _Pending) -> None:
+    """Read an extended header: x and g are pax, L and K the long names of GNU."""
+    limit = _MAX_PAX_BYTES if header.kind in b"xg" else _MAX_NAME_BYTES
     if header.size > limit:
         raise refuse("tar-pax" if header.kind in b"xg" else "path-too-long", found=str(header.size))
     data, padding = data[: header.size], data[header.size :]
@@ -208,7 +208,7 @@ def _read_pax(data: bytes, *, glob: bool) -> dict[bytes, bytes]:
     return values
 
 
-def _enter(
+def _add_entry(
     header: _Header, at: int, pending: _Pending, contents: Contents, reader: _TarReader
 ) -> None:
     path = decode_path(header.name if pending.name is None else pending.name)
@@ -236,33 +236,18 @@ def _enter(
         reader.places[path] = (at, header.size)
 
 
-class _TarReader:
-    """Reads the content of entries that were checked."""
-
+class _TarReader(ArchiveReader):
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        super().__init__(descriptor)
         self.places: dict[str, tuple[int, int]] = {}
 
     def chunks(self, path: str) -> Iterator[bytes]:
         at, size = self.places[path]
-        return self._read(path, at, at + size)
-
-    def _read(self, path: str, at: int, end: int) -> Iterator[bytes]:
-        while at < end:
-            data = read_at(self._descriptor, min(_TAR_CHUNK, end - at), at)
-            if not data:
-                raise refuse("truncated", path)
-            at += len(data)
-            yield data
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        return self.read_range(path, at, at + size)
 
 
-_PACKED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz"}
-_OTHERS = {
+_COMPRESSED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz"}
+_UNSUPPORTED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"7z\xbc\xaf\x27\x1c": "7z",
     b"Rar!\x1a\x07": "rar",
@@ -275,15 +260,10 @@ _OTHERS = {
 }
 
 
-def open_archive(path: str, bounds: Bounds = BOUNDS, *, scratch: str | None = None) -> ArchiveTree:
+def open_archive(path: str, bounds: ArchiveLimits = BOUNDS) -> ArchiveTree:
     """Open a zip or a tar, compressed or not.
 
-    Every header is checked at once; the content of a file when it is read.
-
-    Args:
-        path: The archive.
-        bounds: How large it may be; a skill's own limits are for `subtree`.
-        scratch: A folder on the disk that a compressed tar is unpacked to, unnamed.
+    All headers are checked here, the content of a file when it is read.
 
     Raises:
         Unsafe: it breaks a rule.
@@ -299,7 +279,7 @@ def open_archive(path: str, bounds: Bounds = BOUNDS, *, scratch: str | None = No
     except OSError as exc:
         raise _unreadable(path, exc) from exc
     try:
-        return _open(descriptor, path, bounds, scratch)
+        return _open(descriptor, path, bounds)
     except BaseException as exc:
         os.close(descriptor)
         if isinstance(exc, OSError):  # such as a full disk
@@ -314,7 +294,7 @@ def _unreadable(path: str, exc: OSError) -> Refused:
     )
 
 
-def _open(descriptor: int, path: str, bounds: Bounds, scratch: str | None) -> ArchiveTree:
+def _open(descriptor: int, path: str, bounds: ArchiveLimits) -> ArchiveTree:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise InvalidInput(
             say("`{path}` is not a regular file", path=shown(path)), say("Check the path")
@@ -322,24 +302,24 @@ def _open(descriptor: int, path: str, bounds: Bounds, scratch: str | None) -> Ar
     head = read_at(descriptor, 512, 0)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return open_zip(descriptor, bounds)
-    for mark, name in _OTHERS.items():
+    for mark, name in _UNSUPPORTED.items():
         if head.startswith(mark):
             raise refuse("unsupported-format", found=name)
-    for mark, kind in _PACKED.items():
+    for mark, kind in _COMPRESSED.items():
         if head.startswith(mark):
-            return _open_packed(descriptor, kind, bounds, scratch)
+            return _open_packed(descriptor, kind, bounds)
     return _open_plain(descriptor, "tar", bounds)
 
 
-def _open_plain(descriptor: int, kind: str, bounds: Bounds) -> ArchiveTree:
+def _open_plain(descriptor: int, kind: str, bounds: ArchiveLimits) -> ArchiveTree:
     head = read_at(descriptor, 512, 0)
     if head[257:262] != b"ustar" and head != bytes(512):
         raise refuse("not-an-archive", found="" if kind == "tar" else f"{kind} without a tar in it")
     return open_tar(descriptor, bounds, kind)
 
 
-def _open_packed(descriptor: int, kind: str, bounds: Bounds, scratch: str | None) -> ArchiveTree:
-    plain = unpack(descriptor, kind, bounds, scratch)
+def _open_packed(descriptor: int, kind: str, bounds: ArchiveLimits) -> ArchiveTree:
+    plain = unpack(descriptor, kind, bounds)
     try:
         tree = _open_plain(plain, f"tar.{kind}", bounds)
     except BaseException:
@@ -349,13 +329,13 @@ def _open_packed(descriptor: int, kind: str, bounds: Bounds, scratch: str | None
     return tree
 
 
-_CHUNK = 256 << 10
-_MAX_PARTS = 10_000
-"""Parallel packers write a part for every 900 kB; a part can also be empty."""
+_CHUNK_BYTES = 256 << 10
+_MAX_STREAM_COUNT = 10_000
+"""Parallel compressors write a stream for every 900 kB; a stream can also be empty."""
 
 
 class _Unpacker(Protocol):
-    """The part of bz2's and lzma's interface that is used; zlib's is made to fit."""
+    """The interface of the bz2 and lzma decompressors that is used here."""
 
     @property
     def eof(self) -> bool: ...
@@ -387,31 +367,25 @@ class _Gzip:
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         chunk = self._inner.decompress(self._tail + data, max_length)
         self._tail = self._inner.unconsumed_tail
-        # A full piece may mean that more is waiting inside.
+        # After a full piece there may be more output.
         self.needs_input = not self._tail and len(chunk) < max_length
         return chunk
 
 
-def unpack(descriptor: int, kind: str, bounds: Bounds, scratch: str | None = None) -> int:
-    """Unpack a file into an unnamed one; returns its descriptor.
-
-    Args:
-        descriptor: The compressed file.
-        kind: `gz`, `bz2` or `xz`.
-        bounds: How much it may become.
-        scratch: The folder whose disk holds the unnamed file; the system's own when None.
+def unpack(descriptor: int, kind: str, bounds: ArchiveLimits) -> int:
+    """Decompress a file (`gz`, `bz2` or `xz`) into an unnamed one; returns its descriptor.
 
     Raises:
         Unsafe: it is damaged, incomplete, or grows beyond the bounds.
     """
     from tempfile import TemporaryFile
 
-    with TemporaryFile(dir=scratch, buffering=0) as target:
-        _pump(descriptor, _maker(kind, bounds), target.fileno(), bounds)
+    with TemporaryFile(buffering=0) as target:
+        _decompress(descriptor, _decompressor(kind, bounds), target.fileno(), bounds)
         return os.dup(target.fileno())
 
 
-def _maker(kind: str, bounds: Bounds) -> Callable[[], _Unpacker]:
+def _decompressor(kind: str, bounds: ArchiveLimits) -> Callable[[], _Unpacker]:
     if kind == "gz":
         return _Gzip
     if kind == "bz2":
@@ -423,39 +397,43 @@ def _maker(kind: str, bounds: Bounds) -> Callable[[], _Unpacker]:
     return lambda: LZMADecompressor(FORMAT_XZ, bounds.memory)
 
 
-def _pump(descriptor: int, make: Callable[[], _Unpacker], target: int, bounds: Bounds) -> None:
+def _decompress(
+    descriptor: int, make: Callable[[], _Unpacker], target: int, bounds: ArchiveLimits
+) -> None:
     from lzma import LZMAError
     from zlib import error
 
     try:
-        _copy(descriptor, make, target, bounds)
+        _copy_decompressed(descriptor, make, target, bounds)
     except LZMAError as exc:
         raise refuse("memory" if "emory" in str(exc) else "damaged", found=str(exc)) from exc
     except MemoryError as exc:
         raise refuse("memory") from exc
     except (error, OSError, EOFError, ValueError) as exc:
         if isinstance(exc, OSError) and exc.errno is not None:
-            raise  # the disk is full, not the archive broken
+            raise  # such as a full disk
         raise refuse("damaged", found=str(exc)) from exc
 
 
-def _copy(descriptor: int, make: Callable[[], _Unpacker], target: int, bounds: Bounds) -> None:
+def _copy_decompressed(
+    descriptor: int, make: Callable[[], _Unpacker], target: int, bounds: ArchiveLimits
+) -> None:
     unpacker = make()
     at = total = 0
     parts = 1
     data = b""
     while True:
         if not data and (unpacker.needs_input or unpacker.eof):
-            data = read_at(descriptor, _CHUNK, at)
+            data = read_at(descriptor, _CHUNK_BYTES, at)
             at += len(data)
             if not data:
                 break
         if unpacker.eof:
             parts += 1
-            if parts > _MAX_PARTS:
-                raise refuse("too-many-files", found=f"{_MAX_PARTS} compressed parts")
+            if parts > _MAX_STREAM_COUNT:
+                raise refuse("too-many-files", found=f"{_MAX_STREAM_COUNT} compressed parts")
             unpacker = make()
-        chunk = unpacker.decompress(data, _CHUNK)
+        chunk = unpacker.decompress(data, _CHUNK_BYTES)
         data = unpacker.unused_data if unpacker.eof else b""
         total += len(chunk)
         if total > bounds.size:

@@ -1,7 +1,7 @@
-"""The rules of the strict reader, how a broken one is said, and a tree of files that keeps them.
+"""The rules of the strict reader, their refusals, and the tree of files of an archive.
 
-One table for archives, folders and repositories: a rule's name is stable, its sentence is what
-people read and what the reference page lists. A reader never mends what breaks a rule.
+One table for archives, folders and repositories. The name of a rule is stable; its sentence is
+shown to the user and on the reference page. A reader never repairs what breaks a rule.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 import re
 import unicodedata
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from satchel._language import say
+from satchel._unicode import CONTROLS, FILLERS, SURROGATES, TAGS
 from satchel.errors import NotFound, Unsafe
-from satchel.skill.tree import IGNORED, File
+from satchel.i18n import say
+from satchel.skill.file_tree import IGNORED, TreeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,7 +78,7 @@ RULES: dict[str, str] = {
     "git-objects": "the objects of a repository must pass git's own checks",
     "changed-while-read": "files must not change while they are read",
 }
-"""Rule -> what it asks for, in one sentence."""
+"""Rule -> its requirement, in one sentence."""
 
 HINT = "Ask whoever made it for a clean copy, or unpack it yourself and look"
 HINTS: dict[str, str] = {
@@ -100,32 +101,32 @@ HINTS: dict[str, str] = {
     "git-ref": "Give a branch, a tag or a whole commit id",
     "changed-while-read": "Wait until nobody writes to it, then try again",
 }
-_SHOWN = 120
+_MAX_SHOWN_CHARS = 120
 
 
-class Bounds(NamedTuple):
-    """How large an archive, or any other source with many skills in it, may be."""
+class ArchiveLimits(NamedTuple):
+    """Size limits of an archive or another source with many skills."""
 
     entries: int = 50_000
-    """Enough for ten thousand ordinary skills, and looked through in a second."""
+    """Enough for ten thousand ordinary skills, and listed within a second."""
     size: int = 4 << 30
-    """Bytes of all files together, unpacked."""
+    """Bytes of all files, unpacked."""
     names: int = 16 << 20
-    """Bytes of all paths together, the folders they imply included."""
+    """Bytes of all paths, with the folders that they imply."""
     ratio: int = 100
     """Unpacked bytes for one packed byte."""
     file_floor: int = 1 << 20
-    """A file up to this size may be packed as tightly as it likes."""
+    """`ratio` does not apply to a file up to this size."""
     total_floor: int = 8 << 20
-    """The same for everything together."""
+    """`ratio` does not apply to all files together up to this size."""
     memory: int = 72 << 20
-    """What one decompressor may ask for; `xz -9` needs 65 MiB."""
+    """Bytes for a decompressor; `xz -9` needs 65 MiB."""
 
 
-BOUNDS = Bounds()
+BOUNDS = ArchiveLimits()
 """For archives."""
-WIDE = Bounds(entries=100_000)
-"""For folders and repositories: there skills often lie beside much else."""
+WIDE = ArchiveLimits(entries=100_000)
+"""For folders and repositories, which often contain other files too."""
 
 
 def refuse(rule: str, path: str = "", found: str = "") -> Unsafe:
@@ -133,8 +134,8 @@ def refuse(rule: str, path: str = "", found: str = "") -> Unsafe:
 
     Args:
         rule: A key of `RULES`.
-        path: What broke it: a name inside the source, or the source's own.
-        found: What was there instead, when that helps.
+        path: The path inside the source, or the source itself.
+        found: The offending value, where it helps.
     """
     why = say(RULES[rule])
     hint = say(HINTS.get(rule, HINT))
@@ -151,8 +152,8 @@ def refuse(rule: str, path: str = "", found: str = "") -> Unsafe:
 
 
 def shown(text: str) -> str:
-    """A name as it may be shown on a terminal: one short line without tricks."""
-    short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    """A name for messages: one short line without control or invisible characters."""
+    short = text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
     if short.isascii() and short.isprintable() and "`" not in short:
         return short
     return "".join(
@@ -160,17 +161,17 @@ def shown(text: str) -> str:
     )
 
 
-MAX_PART = 255
-MAX_PATH = 1024
+MAX_PART_BYTES = 255
+MAX_PATH_BYTES = 1024
 MAX_DEPTH = 64
 
-# Characters that hide, or that change how the rest is read; category Cf is looked up besides.
+# Invisible characters, and those that change the display of others; category Cf is checked too.
 _INVISIBLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2028\u2029\u2800\u3164\ufdd0-\ufdef"
-    "\uffa0\ufff0-\uffff\ufe00-\ufe0e\U000e0000-\U000e0fff\ud800-\udfff]"
+    f"[{CONTROLS}{FILLERS}{SURROGATES}{TAGS}\u2028\u2029\u2800\ufdd0-\ufdef\ufe00-\ufe0e"
+    "\ufff0-\uffff]"
 )
 _EMOJI_STYLE = "\ufe0f"
-"""Asks for the coloured form of a sign: common in names, and no difference between two of them."""
+"""Variation selector for the coloured form: common in names, and ignored in comparisons."""
 _WINDOWS = re.compile(r"""[<>"|?*]""")
 _RESERVED = re.compile(
     r"(?:^|/)((?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$)[ ]*(?:\.[^/]*)?"
@@ -178,7 +179,7 @@ _RESERVED = re.compile(
     re.IGNORECASE,
 )
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_.\- ()+,@=]*[A-Za-z0-9_\-()+,@=](?:/(?!\Z)|\Z))+\Z")
-"""Parts of ordinary characters, none empty or with a dot or space at its end: almost every path."""
+"""Fast path: parts of ordinary characters, none empty or with a dot or space at its end."""
 _ODD_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")
 _ODD_END = re.compile(r"[. ](?:/|\Z)")
 _IGNORED = re.compile(
@@ -196,11 +197,14 @@ def check_path(path: str) -> None:
         _check_characters(path)
         _check_parts(path)
     size = len(path) if path.isascii() else len(path.encode())
-    if size > MAX_PATH:
+    if size > MAX_PATH_BYTES:
         raise refuse("path-too-long", path)
     if path.count("/") > MAX_DEPTH:
         raise refuse("path-too-deep", path)
-    if size > MAX_PART and max(len(part.encode()) for part in path.split("/")) > MAX_PART:
+    if (
+        size > MAX_PART_BYTES
+        and max(len(part.encode()) for part in path.split("/")) > MAX_PART_BYTES
+    ):
         raise refuse("path-too-long", path)
     if found := _RESERVED.search(path):
         raise refuse("windows-name", path, found.group(1))
@@ -227,7 +231,7 @@ def _check_characters(path: str) -> None:
     else:
         mark = found.group() if found else ""
     if "\ud800" <= mark <= "\udfff":
-        raise refuse("path-encoding", path)  # bytes of a file system that are no text
+        raise refuse("path-encoding", path)  # bytes of a file name that are not UTF-8
     if mark:
         raise refuse("path-characters", path, f"U+{ord(mark):04X}")
     if ":" in path:
@@ -237,10 +241,10 @@ def _check_characters(path: str) -> None:
 
 
 def decode_path(data: bytes) -> str:
-    """A path from its bytes.
+    """Decode a path.
 
     Raises:
-        Unsafe: they are not UTF-8.
+        Unsafe: it is not UTF-8.
     """
     try:
         return data.decode()
@@ -249,23 +253,23 @@ def decode_path(data: bytes) -> str:
 
 
 def ignored_part(path: str) -> str:
-    """The path up to something that is never part of a skill, such as `__MACOSX`; else empty."""
+    """The path up to an ignored part, such as `__MACOSX`; empty when there is none."""
     found = _IGNORED.search(path)
     return path[: found.end()] if found else ""
 
 
 def fold(path: str) -> str:
-    """What two paths have in common that some file system takes for one."""
+    """A key that is equal for paths which some file systems treat as the same."""
     if path.isascii():
         return path.lower()
     plain = unicodedata.normalize("NFD", path.replace(_EMOJI_STYLE, "")).casefold()
     return unicodedata.normalize("NFC", plain)
 
 
-class Names:
-    """The names of one tree so far: none twice, none that another system takes for another."""
+class TreeNames:
+    """Collects the paths of one tree, and refuses duplicates under any file system's rules."""
 
-    def __init__(self, bounds: Bounds = BOUNDS) -> None:
+    def __init__(self, bounds: ArchiveLimits = BOUNDS) -> None:
         self._bounds = bounds
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}
@@ -274,14 +278,14 @@ class Names:
         self._last = ""
 
     def add(self, path: str, *, folder: bool = False) -> None:
-        """Take one more path in, which `check_path` has seen.
+        """Add a path that `check_path` accepted.
 
         Raises:
-            Unsafe: it breaks a rule together with another.
+            Unsafe: it conflicts with another.
         """
         key = fold(path)
         if key == path:
-            key = path  # one object, not two: there may be very many
+            key = path  # share one string: there may be very many
         if folder:
             if path in self._listed:
                 raise refuse("duplicate-name", path)
@@ -305,7 +309,7 @@ class Names:
                 break
 
     def _add_folder(self, path: str, key: str) -> bool:
-        """False when it was known already, and so were the folders above it."""
+        """Add a folder; False when it, and so the folders above it, were known."""
         other = self._folders.get(key)
         if other is not None:
             if other != path:
@@ -329,62 +333,78 @@ class Names:
             raise refuse("too-many-files", path)
 
 
-_HAS_PREAD = hasattr(os, "pread")
+_CHUNK_BYTES = 64 << 10
 
 
 def read_at(descriptor: int, size: int, at: int) -> bytes:
     """Up to `size` bytes from the position `at`."""
-    if _HAS_PREAD:
+    if hasattr(os, "pread"):
         return os.pread(descriptor, size, at)
     os.lseek(descriptor, at, os.SEEK_SET)  # Windows: one reader at a time
     return os.read(descriptor, size)
 
 
-def _key(file: File) -> bytes:
+def _key(file: TreeFile) -> bytes:
     return os.fsencode(file.path)
 
 
-class Listing:
-    """A base for trees that know all their files from the start."""
+class ListedTree:
+    """Base class of trees with a complete list of files."""
 
-    def __init__(self, files: Iterable[File]) -> None:
+    def __init__(self, files: Iterable[TreeFile]) -> None:
+        self.blocked: dict[str, str] = {}
+        """Paths that no skill may contain, such as submodules, with the rule; `files` fills it."""
         self.files = tuple(sorted(files, key=_key))
 
-    def below(self, path: str) -> tuple[File, ...]:
+    def below(self, path: str) -> tuple[TreeFile, ...]:
         """The files under the folder `path`; all of them when it is empty."""
         if not path:
             return self.files
         name = os.fsencode(path)
-        # In byte order everything under `a/` stands between `a/` and `a0`.
+        # In byte order everything under `a/` is between `a/` and `a0`.
         first = bisect_left(self.files, name + b"/", key=_key)
         return self.files[first : bisect_left(self.files, name + b"0", first, key=_key)]
 
 
-class Reader(Protocol):
-    """One format."""
+class ArchiveReader:
+    """Reads the content of checked entries; one subclass for each format."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """The content of a file, checked on the way."""
-        ...
+        """The content of a file, checked while it is read."""
+        raise NotImplementedError
+
+    def read_range(self, path: str, at: int, end: int) -> Iterator[bytes]:
+        """The bytes of the archive from `at` to `end`."""
+        while at < end:
+            data = read_at(self._descriptor, min(_CHUNK_BYTES, end - at), at)
+            if not data:
+                raise refuse("truncated", path)
+            at += len(data)
+            yield data
 
     def close(self) -> None:
-        """Let go of the file."""
-        ...
+        """Close the archive."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 class Contents:
-    """What a format's parser collects: names are checked as they come."""
+    """The entries that a parser collects and checks."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.files: list[File] = []
+    def __init__(self, bounds: ArchiveLimits) -> None:
+        self.files: list[TreeFile] = []
         self.ignored: dict[str, None] = {}
         self._bounds = bounds
-        self._names = Names(bounds)
+        self._names = TreeNames(bounds)
         self._entries = 0
         self._size = 0
 
     def count(self, path: str, size: int) -> None:
-        """Count an entry before anything else is asked of it."""
+        """Count an entry against the limits, before any other check."""
         self._entries += 1
         self._size += size
         if self._entries > self._bounds.entries:
@@ -398,26 +418,26 @@ class Contents:
         return self._size
 
     def skips(self, path: str) -> bool:
-        """Whether a path is left out: it is checked as strictly, and remembered."""
+        """Whether a path is ignored; it is recorded for the notes."""
         part = ignored_part(path)
         if part:
             self.ignored[part] = None
         return bool(part)
 
     def add(self, path: str, size: int, *, folder: bool, program: bool) -> None:
-        """Take in one entry."""
+        """Add an entry."""
         self._names.add(path, folder=folder)
         if not folder:
-            self.files.append(File(path, size, "program" if program else "file"))
+            self.files.append(TreeFile(path, size, "program" if program else "file"))
 
 
-class ArchiveTree(Listing):
+class ArchiveTree(ListedTree):
     """The files of an archive. Close it, or use it in a `with` block."""
 
-    def __init__(self, contents: Contents, reader: Reader, kind: str) -> None:
+    def __init__(self, contents: Contents, reader: ArchiveReader, kind: str) -> None:
         super().__init__(contents.files)
         self.ignored = tuple(sorted(contents.ignored))
-        """What desktops and version control left in it, and nobody gets."""
+        """Ignored files of desktops and version control."""
         self.kind = kind
         """`zip`, `tar`, `tar.gz`, `tar.bz2` or `tar.xz`."""
         self._reader = reader
@@ -426,7 +446,7 @@ class ArchiveTree(Listing):
         """The content of a file, piece by piece.
 
         Raises:
-            Unsafe: it is damaged, or not what the archive declares.
+            Unsafe: it is damaged, or differs from what the archive declares.
             NotFound: there is no such file.
         """
         try:
@@ -435,7 +455,7 @@ class ArchiveTree(Listing):
             raise NotFound(f"There is no `{path}` in the archive") from exc
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the archive."""
         self._reader.close()
 
     def __enter__(self) -> Self:

@@ -1,9 +1,9 @@
-"""What does a zip contain, if every part of it tells the same story?
+"""A strict zip reader that refuses archives with contradictory headers.
 
-A zip says everything twice, and readers that believe different halves see different files: that is
-how a scan is shown one skill and the disk gets another. Here the end record, the central directory
-and each local header must agree, and the entries must fill the file from its first byte to the
-directory without a gap or an overlap.
+A zip holds all metadata twice, and readers that use different copies see different files, so that a
+scan could see other content than the disk gets. Here the end record, the central directory and each
+local header must agree, and the entries must fill the file from its first byte to the directory
+without a gap or an overlap.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.store.archive.rules import (
+    ArchiveReader,
     ArchiveTree,
     Contents,
     check_path,
@@ -25,24 +26,24 @@ from satchel.store.archive.rules import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from satchel.store.archive.rules import Bounds
+    from satchel.store.archive.rules import ArchiveLimits
 
 _CENTRAL = Struct("<4s6H3I5H2I")
 _LOCAL = Struct("<4s5H3I2H")
-_FULL = 0xFFFFFFFF
-_SHORT = 0xFFFF
-_ENCRYPTED = 0x2041  # plain, strong, and masked headers
-_DESCRIPTOR = 0x0008
-_UTF8 = 0x0800
-_UNMARKED = frozenset((3, 19))
+_MAX_UINT32 = 0xFFFFFFFF
+_MAX_UINT16 = 0xFFFF
+_ENCRYPTED_FLAGS = 0x2041  # plain, strong, and masked headers
+_DESCRIPTOR_FLAG = 0x0008
+_UTF8_FLAG = 0x0800
+_UTF8_SYSTEMS = frozenset((3, 19))
 """Systems whose `zip` writes UTF-8 names and does not set the flag: Unix and macOS."""
-_KNOWN = _DESCRIPTOR | _UTF8 | 0x0006  # how hard deflate tried
-_COMPARED = _DESCRIPTOR | _UTF8
-_STORED, _DEFLATED = 0, 8
-_CHUNK = 64 << 10
-_WINDOW = 1 << 20
-_AES, _ZIP64, _UNICODE_PATH = 0x9901, 0x0001, 0x7075
-_TYPE, _FILE, _FOLDER, _LINK = 0o170000, 0o100000, 0o040000, 0o120000
+_KNOWN_FLAGS = _DESCRIPTOR_FLAG | _UTF8_FLAG | 0x0006  # how hard deflate tried
+_COMPARED_FLAGS = _DESCRIPTOR_FLAG | _UTF8_FLAG
+_STORED_METHOD, _DEFLATED_METHOD = 0, 8
+_CHUNK_BYTES = 64 << 10
+_BUFFER_BYTES = 1 << 20
+_AES_EXTRA, _ZIP64_EXTRA, _UNICODE_PATH_EXTRA = 0x9901, 0x0001, 0x7075
+_TYPE_MASK, _FILE_TYPE, _FOLDER_TYPE, _LINK_TYPE = 0o170000, 0o100000, 0o040000, 0o120000
 
 
 class _Entry(NamedTuple):
@@ -56,11 +57,11 @@ class _Entry(NamedTuple):
     packed: int
     size: int
     at: int
-    """Where its local header begins."""
+    """Offset of its local header."""
 
 
-class _Place(NamedTuple):
-    """What is kept of an entry to read it."""
+class _EntryPlace(NamedTuple):
+    """The position of an entry's content."""
 
     at: int
     packed: int
@@ -69,8 +70,8 @@ class _Place(NamedTuple):
     deflated: bool
 
 
-def open_zip(descriptor: int, bounds: Bounds) -> ArchiveTree:
-    """Read the table of contents and check it against the whole file.
+def open_zip(descriptor: int, bounds: ArchiveLimits) -> ArchiveTree:
+    """Read the central directory and check it against the whole file.
 
     Raises:
         Unsafe: it breaks a rule.
@@ -101,7 +102,7 @@ def _read_directory(
     descriptor: int, start: int, end: int, count: int, contents: Contents, reader: _ZipReader
 ) -> list[_Entry]:
     rows: list[_Entry] = []
-    with open(os.dup(descriptor), "rb", buffering=_WINDOW) as stream:
+    with open(os.dup(descriptor), "rb", buffering=_BUFFER_BYTES) as stream:
         stream.seek(start)
         at = start
         for _ in range(count):
@@ -140,14 +141,14 @@ def _row(
             raise refuse("type-differs", name, "a folder with content")
         contents.add(name, size, folder=folder, program=bool(outside >> 16 & 0o100))
         if not folder:
-            reader.places[path] = _Place(0, 0, 0, 0, deflated=False)
+            reader.places[path] = _EntryPlace(0, 0, 0, 0, deflated=False)
     return _Entry(path, raw, flags, method, crc, packed, size, at)
 
 
 def _path(raw: bytes, flags: int, system: int) -> str:
-    """The name of an entry. Unix and macOS write UTF-8 without saying so; nobody else does."""
-    if not flags & _UTF8 and not raw.isascii() and (system not in _UNMARKED or not _is_utf8(raw)):
-        # Readers guess differently here, so that two of them see two names.
+    """The name of an entry. Only zips of Unix and macOS may have UTF-8 without the flag."""
+    if not (flags & _UTF8_FLAG or raw.isascii() or (system in _UTF8_SYSTEMS and _is_utf8(raw))):
+        # Readers guess different encodings, and so see different names.
         raise refuse("zip-encoding", raw.decode(errors="backslashreplace"))
     return decode_path(raw)
 
@@ -161,24 +162,24 @@ def _is_utf8(raw: bytes) -> bool:
 
 
 def _check_features(path: str, flags: int, method: int, disk: int) -> None:
-    if flags & _ENCRYPTED or method == 99:
+    if flags & _ENCRYPTED_FLAGS or method == 99:
         raise refuse("encrypted", path)
-    if flags & ~_KNOWN:
+    if flags & ~_KNOWN_FLAGS:
         raise refuse("zip-flags", path, f"{flags:#06x}")
-    if method not in (_STORED, _DEFLATED):
+    if method not in (_STORED_METHOD, _DEFLATED_METHOD):
         raise refuse("method", path, str(method))
     if disk:
         raise refuse("multi-part", path)
 
 
 def _check_kind(path: str, folder: bool, system: int, outside: int) -> None:  # noqa: FBT001 - one caller
-    kind = outside >> 16 & _TYPE
-    if kind == _LINK:
+    kind = outside >> 16 & _TYPE_MASK
+    if kind == _LINK_TYPE:
         raise refuse("link", path)
-    if kind not in (0, _FILE, _FOLDER):
+    if kind not in (0, _FILE_TYPE, _FOLDER_TYPE):
         raise refuse("special-file", path)
     # Unix writers set the kind of file, all others the folder bit of DOS.
-    said = kind == _FOLDER if kind else folder
+    said = kind == _FOLDER_TYPE if kind else folder
     if said != folder or (outside & 0x10 and not folder) or (outside & 0x08 and system == 0):
         raise refuse("type-differs", path)
 
@@ -190,12 +191,12 @@ def _extras(path: str, raw: bytes, extra: bytes) -> dict[int, bytes]:
         key = int.from_bytes(extra[at : at + 2], "little")
         size = int.from_bytes(extra[at + 2 : at + 4], "little")
         at += 4 + size
-        if at > len(extra) or (key in found and key in (_ZIP64, _UNICODE_PATH)):
+        if at > len(extra) or (key in found and key in (_ZIP64_EXTRA, _UNICODE_PATH_EXTRA)):
             raise refuse("zip-extra", path)
         found[key] = extra[at - size : at]
-    if _AES in found:
+    if _AES_EXTRA in found:
         raise refuse("encrypted", path)
-    other = found.get(_UNICODE_PATH)
+    other = found.get(_UNICODE_PATH_EXTRA)
     if other is not None and (other[:1] != b"\x01" or other[5:] != raw):
         raise refuse("header-differs", path, "a second name")
     return found
@@ -204,16 +205,16 @@ def _extras(path: str, raw: bytes, extra: bytes) -> dict[int, bytes]:
 def _wide(
     path: str, extras: dict[int, bytes], packed: int, size: int, at: int, disk: int
 ) -> tuple[int, int, int, int]:
-    """The true values where the directory has no room for them."""
-    wide = extras.get(_ZIP64, b"")
+    """The values, from the zip64 field where they do not fit into the directory."""
+    wide = extras.get(_ZIP64_EXTRA, b"")
     values = [size, packed, at]
     for index, value in enumerate(values):
-        if value == _FULL:
+        if value == _MAX_UINT32:
             if len(wide) < 8:
                 raise refuse("zip-extra", path, "zip64")
             values[index] = int.from_bytes(wide[:8], "little")
             wide = wide[8:]
-    if disk == _SHORT:
+    if disk == _MAX_UINT16:
         if len(wide) < 4:
             raise refuse("zip-extra", path, "zip64")
         disk = int.from_bytes(wide[:4], "little")
@@ -223,8 +224,10 @@ def _wide(
     return values[1], values[0], values[2], disk
 
 
-def _check_local(descriptor: int, entry: _Entry, following: int, bounds: Bounds) -> _Place:
-    """Compare an entry with its local header, and find where its content begins."""
+def _check_local(
+    descriptor: int, entry: _Entry, following: int, bounds: ArchiveLimits
+) -> _EntryPlace:
+    """Compare an entry with its local header, and locate its content."""
     want = _LOCAL.size + len(entry.raw)
     head = read_at(descriptor, want, entry.at)
     if len(head) < want or head[:4] != b"PK\x03\x04":
@@ -232,56 +235,56 @@ def _check_local(descriptor: int, entry: _Entry, following: int, bounds: Bounds)
     _, _, flags, method, _, _, crc, packed, size, name_size, extra_size = _LOCAL.unpack_from(head)
     if name_size != len(entry.raw) or head[_LOCAL.size :] != entry.raw:
         raise refuse("header-differs", entry.path, "name")
-    if method != entry.method or (flags ^ entry.flags) & _COMPARED:
+    if method != entry.method or (flags ^ entry.flags) & _COMPARED_FLAGS:
         raise refuse("header-differs", entry.path, "method or flags")
-    if flags & _ENCRYPTED:
+    if flags & _ENCRYPTED_FLAGS:
         raise refuse("encrypted", entry.path)
-    if flags & ~_KNOWN:
+    if flags & ~_KNOWN_FLAGS:
         raise refuse("zip-flags", entry.path, f"{flags:#06x}")
     begin = entry.at + want + extra_size
     end = begin + entry.packed
     if end > following:
         raise refuse("overlap", entry.path)
     extras = _extras(entry.path, entry.raw, read_at(descriptor, extra_size, entry.at + want))
-    late = bool(flags & _DESCRIPTOR)
+    late = bool(flags & _DESCRIPTOR_FLAG)
     _check_sizes(entry, extras, (crc, packed, size), late=late)
     if late:
         end += _check_descriptor(descriptor, entry, end, following - end)
     if end != following:
         raise refuse("hidden-data", entry.path)
-    deflated = method == _DEFLATED
+    deflated = method == _DEFLATED_METHOD
     if not deflated and entry.packed != entry.size:
         raise refuse("size-differs", entry.path)
     if entry.size > max(bounds.file_floor, bounds.ratio * entry.packed):
         raise refuse("ratio", entry.path, f"{entry.size} : {entry.packed}")
-    return _Place(begin, entry.packed, entry.size, entry.crc, deflated)
+    return _EntryPlace(begin, entry.packed, entry.size, entry.crc, deflated)
 
 
 def _check_sizes(
     entry: _Entry, extras: dict[int, bytes], said: tuple[int, int, int], *, late: bool
 ) -> None:
-    """Compare what a local header says of the content; it may say nothing when a record follows."""
+    """Compare the sizes of a local header; they may be zero when a data descriptor follows."""
     crc, packed, size = said
-    if _FULL in (packed, size):
-        wide = extras.get(_ZIP64, b"")
+    if _MAX_UINT32 in (packed, size):
+        wide = extras.get(_ZIP64_EXTRA, b"")
         if len(wide) != 16:
             raise refuse("zip-extra", entry.path, "zip64")
-        size = int.from_bytes(wide[:8], "little") if size == _FULL else size
-        packed = int.from_bytes(wide[8:], "little") if packed == _FULL else packed
+        size = int.from_bytes(wide[:8], "little") if size == _MAX_UINT32 else size
+        packed = int.from_bytes(wide[8:], "little") if packed == _MAX_UINT32 else packed
     for here, there in ((crc, entry.crc), (packed, entry.packed), (size, entry.size)):
         if here != there and not (late and here == 0):
             raise refuse("header-differs", entry.path, "size or checksum")
 
 
 def _check_descriptor(descriptor: int, entry: _Entry, at: int, room: int) -> int:
-    """The length of the record after the content, which must repeat what the directory says."""
+    """The length of the data descriptor, which must repeat the values of the directory."""
     if room not in (12, 16, 20, 24):
         raise refuse("header-differs" if room < 12 else "hidden-data", entry.path, "descriptor")
     data = read_at(descriptor, room, at)
     width = 8 if room >= 20 else 4
     expected = entry.crc.to_bytes(4, "little")
     for value in (entry.packed, entry.size):
-        if width == 4 and value >= _FULL:
+        if width == 4 and value >= _MAX_UINT32:
             raise refuse("header-differs", entry.path, "descriptor")
         expected += value.to_bytes(width, "little")
     if room in (16, 24):
@@ -291,18 +294,15 @@ def _check_descriptor(descriptor: int, entry: _Entry, at: int, room: int) -> int
     return room
 
 
-class _ZipReader:
-    """Reads the content of entries that were checked."""
-
+class _ZipReader(ArchiveReader):
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.places: dict[str, _Place] = {}
+        super().__init__(descriptor)
+        self.places: dict[str, _EntryPlace] = {}
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        place = self.places[path]
-        return self._checked(path, place)
+        return self._checked(path, self.places[path])
 
-    def _checked(self, path: str, place: _Place) -> Iterator[bytes]:
+    def _checked(self, path: str, place: _EntryPlace) -> Iterator[bytes]:
         crc = total = 0
         source = self._inflated(path, place) if place.deflated else self._packed(path, place)
         for chunk in source:
@@ -310,7 +310,7 @@ class _ZipReader:
             if total > place.size:
                 raise refuse("size-differs", path)
             crc = zlib.crc32(chunk, crc)
-            # The last piece goes out only when all is well.
+            # The last piece is yielded only when the checksum is right.
             if total == place.size and crc != place.crc:
                 raise refuse("damaged", path)
             yield chunk
@@ -319,23 +319,17 @@ class _ZipReader:
         if crc != place.crc:
             raise refuse("damaged", path)
 
-    def _packed(self, path: str, place: _Place) -> Iterator[bytes]:
-        at, end = place.at, place.at + place.packed
-        while at < end:
-            data = read_at(self._descriptor, min(_CHUNK, end - at), at)
-            if not data:
-                raise refuse("truncated", path)
-            at += len(data)
-            yield data
+    def _packed(self, path: str, place: _EntryPlace) -> Iterator[bytes]:
+        return self.read_range(path, place.at, place.at + place.packed)
 
-    def _inflated(self, path: str, place: _Place) -> Iterator[bytes]:
+    def _inflated(self, path: str, place: _EntryPlace) -> Iterator[bytes]:
         unpacker = zlib.decompressobj(-15)
         try:
             for data in self._packed(path, place):
                 if unpacker.eof:
                     raise refuse("hidden-data", path)
                 while data:
-                    if chunk := unpacker.decompress(data, _CHUNK):
+                    if chunk := unpacker.decompress(data, _CHUNK_BYTES):
                         yield chunk
                     data = unpacker.unconsumed_tail  # noqa: PLW2901 - what is left of it
         except zlib.error as exc:
@@ -345,20 +339,15 @@ class _ZipReader:
         if unpacker.unused_data:
             raise refuse("hidden-data", path)
 
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
-
-_END = Struct("<4s4H2IH")
-_END64 = Struct("<4sQ2H2I4Q")
+_END_RECORD = Struct("<4s4H2IH")
+_END64_RECORD = Struct("<4sQ2H2I4Q")
 _LOCATOR = Struct("<4sIQI")
-_MARK = b"PK\x05\x06"
+_END_MAGIC = b"PK\x05\x06"
 
 
 def find_directory(descriptor: int, length: int) -> tuple[int, int, int]:
-    """Where the central directory begins and ends, and how many entries it has.
+    """Start, end and number of entries of the central directory.
 
     Raises:
         Unsafe: there is no end record, more than one, or it contradicts itself.
@@ -370,11 +359,13 @@ def find_directory(descriptor: int, length: int) -> tuple[int, int, int]:
     if found is not None:
         end, wide = found
         narrow = (disk, first, here, count, size, start)
-        for value, true, top in zip(narrow, wide, (_SHORT,) * 4 + (_FULL,) * 2, strict=True):
+        for value, true, top in zip(
+            narrow, wide, (_MAX_UINT16,) * 4 + (_MAX_UINT32,) * 2, strict=True
+        ):
             if value not in (true, top):
                 raise refuse("zip-end", found="zip64")
         disk, first, here, count, size, start = wide
-    elif _SHORT in (disk, first, here, count) or _FULL in (size, start):
+    elif _MAX_UINT16 in (disk, first, here, count) or _MAX_UINT32 in (size, start):
         raise refuse("zip-end", found="zip64")
     if disk or first or here != count:
         raise refuse("multi-part")
@@ -384,28 +375,28 @@ def find_directory(descriptor: int, length: int) -> tuple[int, int, int]:
 
 
 def _find_end(descriptor: int, length: int) -> tuple[int, tuple[int, ...]]:
-    base = max(0, length - _END.size - _SHORT)
+    base = max(0, length - _END_RECORD.size - _MAX_UINT16)
     tail = read_at(descriptor, length - base, base)
     ends: list[int] = []
     marks: list[int] = []
-    at = tail.find(_MARK)
+    at = tail.find(_END_MAGIC)
     while at >= 0:
         marks.append(at)
-        if len(tail) >= at + _END.size:
+        if len(tail) >= at + _END_RECORD.size:
             comment = int.from_bytes(tail[at + 20 : at + 22], "little")
-            if at + _END.size + comment == len(tail):
+            if at + _END_RECORD.size + comment == len(tail):
                 ends.append(at)
-        at = tail.find(_MARK, at + 1)
+        at = tail.find(_END_MAGIC, at + 1)
     if not ends:
         raise refuse("trailing-data" if marks else "truncated", found="end record")
     if len(ends) > 1 or marks[-1] != ends[0]:
         raise refuse("zip-end", found=f"{len(marks)} end records")
-    fields = _END.unpack_from(tail, ends[0])
+    fields = _END_RECORD.unpack_from(tail, ends[0])
     return base + ends[0], fields[1:7]
 
 
 def _find_end64(descriptor: int, at: int) -> tuple[int, tuple[int, ...]] | None:
-    """The large end record, when the locator that must stand before the small one is there."""
+    """The zip64 end record, when its locator precedes the end record."""
     place = at - _LOCATOR.size
     if place < 0:
         return None
@@ -414,11 +405,11 @@ def _find_end64(descriptor: int, at: int) -> tuple[int, tuple[int, ...]] | None:
         return None
     if disk or disks > 1:
         raise refuse("multi-part")
-    if start + _END64.size != place:
+    if start + _END64_RECORD.size != place:
         raise refuse("zip-end", found="zip64")
-    mark, size, _, _, disk, first, here, count, length, begin = _END64.unpack(
-        read_at(descriptor, _END64.size, start)
+    mark, size, _, _, disk, first, here, count, length, begin = _END64_RECORD.unpack(
+        read_at(descriptor, _END64_RECORD.size, start)
     )
-    if mark != b"PK\x06\x06" or size != _END64.size - 12:
+    if mark != b"PK\x06\x06" or size != _END64_RECORD.size - 12:
         raise refuse("zip-end", found="zip64")
     return start, (disk, first, here, count, length, begin)

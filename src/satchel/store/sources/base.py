@@ -1,9 +1,9 @@
-"""What every source can do, what it hands over, and which skills are in it.
+"""The Source protocol, git addresses, and the skills in a source.
 
-A `Source` is an address. Fetching it gives a `Bundle`: all its files as one tree, and the `Place`
-that the lockfile will remember. Nothing is written to where skills live. `subtree` is the last gate
-before anything is staged: the rules for names, the limits of one skill, and links, which become
-copies of what they lead to inside the skill or are refused.
+A `Source` is an address. Fetching it gives a `Bundle`: all its files as one tree, and the
+`LockedSource` for the lockfile. Nothing is written to the skills folder. `subtree` checks the files
+of one skill: names, size limits, and links, which become copies of their targets inside the skill
+or are refused.
 """
 
 from __future__ import annotations
@@ -13,67 +13,68 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from satchel._language import listed, say
 from satchel.errors import NotFound
-from satchel.library.walk import SKIPPED
-from satchel.skill.model import MANIFEST
-from satchel.skill.tree import LIMITS
-from satchel.store.archive.rules import Listing, Names, check_path, ignored_part, refuse, shown
+from satchel.i18n import listed, say
+from satchel.library.scanner import SKIPPED_FOLDERS
+from satchel.skill.document import MANIFEST
+from satchel.skill.file_tree import LIMITS
+from satchel.store.archive.rules import (
+    ListedTree,
+    TreeNames,
+    check_path,
+    ignored_part,
+    refuse,
+    shown,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from satchel.library.lockfile import Place
-    from satchel.skill.tree import File, Limits, Tree
+    from satchel.library.lockfile import LockedSource
+    from satchel.skill.file_tree import Tree, TreeFile, TreeLimits
 
 
 class Bundle(NamedTuple):
-    """What a source holds right now. Open until the `with` block ends."""
+    """The present content of a source. Open until the `with` block ends."""
 
-    place: Place
-    """Where it came from. `path` is what was asked for within it, such as one skill's folder."""
+    place: LockedSource
+    """The source for the lockfile. `path` is the requested folder within it."""
     tree: Tree
     """Every file of the source. Links are still links; `subtree` resolves them for one skill."""
     notes: tuple[str, ...] = ()
-    """What was left out or is worth knowing, in the reader's language."""
+    """Notes for the user, such as files that were left out."""
     name: str = ""
-    """What to call a skill that lies at the very top and has no folder of its own."""
+    """The id of a skill at the top, which has no folder of its own."""
 
-    def place_of(self, path: str) -> Place:
+    def place_of(self, path: str) -> LockedSource:
         """The place of one skill within the source."""
         return self.place._replace(path=path)
 
 
 class Source(Protocol):
-    """Somewhere skills come from."""
+    """A source of skills."""
 
     @property
     def kind(self) -> str:
-        """As in `Place.kind`."""
+        """As in `LockedSource.kind`."""
         ...
 
     @property
     def url(self) -> str:
-        """As in `Place.url`: never with a password."""
+        """As in `LockedSource.url`: never with a password."""
         ...
 
     def fetch(
         self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
     ) -> AbstractContextManager[Bundle]:
-        """Get what is there now, or what `ref` or `commit` names.
+        """Fetch the present content, or that of `ref` or `commit`.
 
         Raises:
-            Unsafe: it holds something that is never unpacked.
-            NotFound: it is not there, or has no such ref.
+            Unsafe: it contains something that is never unpacked.
+            NotFound: it does not exist, or has no such ref.
         """
         ...
-
-
-def blocked_paths(tree: Tree) -> Mapping[str, str]:
-    """Paths of a source that no skill may contain, with the rule: submodules, devices."""
-    found: Mapping[str, str] = getattr(tree, "blocked", {})
-    return found
 
 
 _SCHEMES = frozenset(("https", "http", "ssh", "git"))
@@ -94,36 +95,35 @@ class Address(NamedTuple):
     """A repository's address."""
 
     clean: str
-    """Without any secret: for the lockfile, for people, and for git's arguments."""
+    """Without secrets: for the lockfile, messages and git's arguments."""
     user: str = ""
-    """Who to be there; a part of `clean` where it is no secret, as in `ssh://git@…`."""
+    """The user name; a part of `clean` where it is not secret, as in `ssh://git@…`."""
     password: str | None = None
     """None when there is none; an empty one may follow a token."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown: as it is, and as it is written in an address."""
+        """Texts that must not be shown: plain and percent-encoded."""
         plain = self.password is not None or self.clean.startswith("ssh:")
         word = self.password if plain else self.user  # a user without a password is a token
         return tuple(dict.fromkeys((word, quote(word, safe="")))) if word else ()
 
     @property
     def site(self) -> str:
-        """The machine that the user and the password are for: no other may get them."""
+        """The site that the user name and the password are for."""
         parts = urlsplit(self.clean)
         return f"{parts.scheme}://{parts.netloc}"
 
 
 def parse_address(text: str, whole: str = "") -> Address:
-    """Check an address and take the secrets out of it. A path on this machine is left alone.
+    """Check an address and split the secrets off. A local path is returned unchanged.
 
-    A user and a password are for `git`, and reach it on a way that nobody else sees. A secret in a
-    query would be an argument of a program, which everybody on the machine sees: it is refused.
+    A query is refused: a secret in it would be visible in the arguments of git.
 
     Args:
         text: The address.
-        whole: What was typed, of which it is a part; a password may hold the sign that it was
-            split at.
+        whole: The full text that it is a part of, for messages: a password may contain the
+            separator.
 
     Raises:
         Unsafe: it is not a plain address.
@@ -146,10 +146,11 @@ def parse_address(text: str, whole: str = "") -> Address:
         raise refuse("git-address", refused)
     if parts.query:
         raise refuse("git-address", refused, say("leave out what follows the `?`"))
-    user, password = _credentials(parts.username, parts.password)
+    user = None if parts.username is None else unquote(parts.username)
+    password = None if parts.password is None else unquote(parts.password)
     plain = scheme == "ssh" and bool(user) and password is None
     if user is not None and not plain and "@" in parts.path:
-        # A password with a `/` ends the host's part early: the rest of it would be shown.
+        # A password with a `/` ends the host part early: the rest of it would be shown.
         raise refuse("git-address", refused, say("write `/` and `@` in a password as %2F and %40"))
     if not f"{user}{password}".isprintable() or (user or "").startswith("-"):
         raise refuse("git-address", refused)
@@ -158,19 +159,10 @@ def parse_address(text: str, whole: str = "") -> Address:
     return Address(urlunsplit((scheme, place, parts.path, "", "")), user or "", password)
 
 
-def _credentials(user: str | None, password: str | None) -> tuple[str | None, str | None]:
-    """As they are meant, not as an address has to write them."""
-    return (
-        None if user is None else unquote(user),
-        None if password is None else unquote(password),
-    )
-
-
 def redacted(text: str) -> str:
-    """What was typed as a source, without what might be a secret; right for every message.
+    """The text of a source without possible secrets, for messages.
 
-    Rather too little is shown than too much: up to the last `@` everything may be a password, and
-    so may a port that is no number, and every query.
+    Everything up to the last `@`, a port that is not a number, and a query may be secret.
     """
     scheme = _SCHEME.match(text)
     start, rest = (scheme.group(), text[scheme.end() :]) if scheme else ("", text)
@@ -184,54 +176,54 @@ def redacted(text: str) -> str:
 
 
 def check_ref(ref: str) -> None:
-    """Refuse a ref that git would read as something else.
+    """Refuse a ref that git would interpret in another way.
 
     Raises:
-        Unsafe: it is no plain name.
+        Unsafe: it is not a plain name.
     """
     if not _REF.match(ref) or ref.startswith("/") or ref.endswith(("/", ".")) or ref == "@":
         raise refuse("git-ref", ref)
 
 
 def is_commit(ref: str) -> bool:
-    """Whether a ref is a whole commit id."""
+    """Whether a ref is a full commit id."""
     return bool(_COMMIT.match(ref))
 
 
 _FILE = "skill.md"
 _RUNTIME = re.compile(rb"(?m)^runtime[ \t]*:")
-"""How a skill.yaml is told from other files of that name."""
-_HEAD = 256 << 10
-_POINTER = b"version https://git-lfs.github.com/spec/"
-_POINTER_SIZES = range(100, 1025)
+"""Distinguishes a manifest from other files of that name."""
+_MAX_HEAD_BYTES = 256 << 10
+_LFS_HEADER = b"version https://git-lfs.github.com/spec/"
+_LFS_POINTER_BYTES = range(100, 1025)
 
 
-class Found(NamedTuple):
+class FoundSkill(NamedTuple):
     """One skill in a source."""
 
     path: str
     """Its folder within the source; empty at the top."""
     id: str
-    """The folder it would be installed in."""
+    """The name of the folder to install it in."""
     name: str
-    """As its frontmatter says, else the id."""
+    """From the frontmatter, else the id."""
     file: str = "SKILL.md"
-    """What its SKILL.md is called, since some write `skill.md`; `skill.yaml` of a tool skill."""
+    """Its SKILL.md, in any case, or the `skill.yaml` of a tool skill."""
     description: str = ""
-    """As its frontmatter says; empty when that cannot be read."""
+    """From the frontmatter; empty when that cannot be read."""
 
 
-def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[Found]:
+def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[FoundSkill]:
     """The skills of a source, in the order of their paths.
 
-    A SKILL.md in `path` itself: that one skill. Else every folder below it with a SKILL.md, but
-    none inside another skill, and none where a library does not look either (`node_modules`). A
-    folder with a skill.yaml alone counts too, unless skills with a SKILL.md lie below it.
+    With a SKILL.md in `path` itself: that one skill. Else every folder below it with a SKILL.md,
+    except inside another skill or in folders that a library skips (`node_modules`). A folder with
+    only a skill.yaml counts too, unless skills with a SKILL.md are below it.
 
     Args:
         tree: All files of the source.
-        path: Where to look; it may be the SKILL.md or the skill.yaml itself.
-        name: The id of a skill at the very top, which has no folder to be called after.
+        path: The folder to search; it may be the SKILL.md or the skill.yaml itself.
+        name: The id of a skill at the top, which has no folder of its own.
 
     Raises:
         NotFound: there is no such folder.
@@ -240,7 +232,7 @@ def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[Found]:
     last = path.rpartition("/")[2]
     if last.lower() == _FILE or last == MANIFEST:
         path = path.rpartition("/")[0]
-    files = _below(tree, path)
+    files = _files_below(tree, path)
     if path and not files:
         raise NotFound(
             say("There is no folder `{path}` in the source", path=shown(path)),
@@ -257,7 +249,8 @@ def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[Found]:
     if tools:
         folders.update(_tool_skills(tree, tools, folders, path))
     return [
-        _found(tree, folder, folders[folder], name) for folder in sorted(_outermost(folders, path))
+        _read_found(tree, folder, folders[folder], name)
+        for folder in sorted(_outermost(folders, path))
     ]
 
 
@@ -265,7 +258,7 @@ def _tool_skills(
     tree: Tree, tools: list[str], folders: dict[str, str], start: str
 ) -> dict[str, str]:
     """Folders that are skills by their skill.yaml alone."""
-    around = {""}  # what has a skill somewhere below it
+    around = {""}  # folders with a skill below them
     for folder in folders:
         above = folder
         while above and above not in around:
@@ -275,7 +268,7 @@ def _tool_skills(
     for folder in tools:
         if folder in folders or (folder in around and folders):
             continue
-        data = _beginning(tree, f"{folder}/{MANIFEST}" if folder else MANIFEST)
+        data = _read_head(tree, f"{folder}/{MANIFEST}" if folder else MANIFEST)
         if folder == start or _RUNTIME.search(data):
             found[folder] = MANIFEST
     return found
@@ -288,7 +281,7 @@ def _outermost(folders: dict[str, str], start: str) -> Iterator[str]:
     for folder in folders:
         above = folder
         parts = folder[len(start) :].strip("/").split("/")
-        if SKIPPED.intersection(parts):
+        if SKIPPED_FOLDERS.intersection(parts):
             continue
         while above:
             above = above.rpartition("/")[0]
@@ -298,42 +291,42 @@ def _outermost(folders: dict[str, str], start: str) -> Iterator[str]:
             yield folder
 
 
-def _found(tree: Tree, folder: str, file: str, fallback: str) -> Found:
-    from satchel.skill.head import quick_head
-    from satchel.skill.interpret import slug
-    from satchel.skill.load import read_head
+def _read_found(tree: Tree, folder: str, file: str, fallback: str) -> FoundSkill:
+    from satchel.skill.header import scan_header
+    from satchel.skill.metadata import slug
+    from satchel.skill.reader import read_header
 
     full = f"{folder}/{file}" if folder else file
     own = folder.rpartition("/")[2]
-    data = _beginning(tree, full)
+    data = _read_head(tree, full)
     stamp = (0, 0, len(data))
     if file == MANIFEST:
-        head = read_head(data, own or slug(fallback), file, stamp)[0]
+        head = read_header(data, own or slug(fallback), file, stamp)[0]
     else:
-        head = quick_head(data, own, file, stamp) or read_head(data, own, file, stamp)[0]
+        head = scan_header(data, own, file, stamp) or read_header(data, own, file, stamp)[0]
     name = head.name if head else ""
     word = own or fallback or name
     about = head.description if head else ""
-    return Found(folder, slug(word), name or slug(word), file, about)
+    return FoundSkill(folder, slug(word), name or slug(word), file, about)
 
 
-def _beginning(tree: Tree, path: str) -> bytes:
+def _read_head(tree: Tree, path: str) -> bytes:
     data = b""
     for chunk in tree.chunks(path):
         data += chunk
-        if len(data) >= _HEAD:
+        if len(data) >= _MAX_HEAD_BYTES:
             break
-    return data[:_HEAD]
+    return data[:_MAX_HEAD_BYTES]
 
 
-def _below(tree: Tree, path: str) -> tuple[File, ...]:
-    if isinstance(tree, Listing):
+def _files_below(tree: Tree, path: str) -> tuple[TreeFile, ...]:
+    if isinstance(tree, ListedTree):
         return tree.below(path)
     start = f"{path}/" if path else ""
     return tuple(file for file in tree.files if file.path.startswith(start))
 
 
-def subtree(tree: Tree, path: str = "", limits: Limits = LIMITS) -> SubTree:
+def subtree(tree: Tree, path: str = "", limits: TreeLimits = LIMITS) -> SubTree:
     """The files of one skill, with paths relative to its folder.
 
     Raises:
@@ -342,10 +335,11 @@ def subtree(tree: Tree, path: str = "", limits: Limits = LIMITS) -> SubTree:
     """
     path = path.strip("/")
     start = len(path) + 1 if path else 0
-    for other, rule in blocked_paths(tree).items():
-        if not path or other == path or other.startswith(f"{path}/"):
-            raise refuse(rule, other)
-    own = [file._replace(path=file.path[start:]) for file in _below(tree, path)]
+    if isinstance(tree, ListedTree):
+        for other, rule in tree.blocked.items():
+            if not path or other == path or other.startswith(f"{path}/"):
+                raise refuse(rule, other)
+    own = [file._replace(path=file.path[start:]) for file in _files_below(tree, path)]
     if not own:
         raise NotFound(
             say("There is no folder `{path}` in the source", path=shown(path)),
@@ -355,13 +349,13 @@ def subtree(tree: Tree, path: str = "", limits: Limits = LIMITS) -> SubTree:
 
 
 class SubTree:
-    """The files of one skill in a larger tree: checked, within the limits, without links."""
+    """The files of one skill in a larger tree: checked, within the limits, links resolved."""
 
-    def __init__(self, tree: Tree, path: str, own: list[File], limits: Limits) -> None:
+    def __init__(self, tree: Tree, path: str, own: list[TreeFile], limits: TreeLimits) -> None:
         self._tree = tree
         self._start = f"{path}/" if path else ""
-        self._names = Names()
-        kept: list[File] = []
+        self._names = TreeNames()
+        kept: list[TreeFile] = []
         ignored: dict[str, None] = {}
         for file in own:
             part = ignored_part(file.path)
@@ -379,13 +373,12 @@ class SubTree:
         """The content of a file, piece by piece."""
         return self._tree.chunks(self._start + self._origin.get(path, path))
 
-    def _target(self, file: File) -> str:
-        """Where a link leads, as it is written."""
+    def _target(self, file: TreeFile) -> str:
         if file.size > 4096:
             raise refuse("link-broken", file.path)
         return os.fsdecode(b"".join(self._tree.chunks(self._start + file.path)))
 
-    def _checked(self, files: list[File], limits: Limits) -> tuple[File, ...]:
+    def _checked(self, files: list[TreeFile], limits: TreeLimits) -> tuple[TreeFile, ...]:
         total = 0
         for at, file in enumerate(files, 1):
             check_path(file.path)
@@ -409,35 +402,35 @@ class SubTree:
                 target=shown(target),
             )
         for file in self.files:
-            if file.size in _POINTER_SIZES and self._is_pointer(file.path):
+            if file.size in _LFS_POINTER_BYTES and self._is_pointer(file.path):
                 yield say(
                     "`{path}` is a pointer of Git LFS: its content is not part of the source",
                     path=shown(file.path),
                 )
 
     def _is_pointer(self, path: str) -> bool:
-        return next(self.chunks(path), b"").startswith(_POINTER)
+        return next(self.chunks(path), b"").startswith(_LFS_HEADER)
 
 
-_MAX_HOPS = 40
+_MAX_LINK_HOPS = 40
 
 
 class Expansion:
-    """The files of a skill, each link replaced by what it leads to."""
+    """The files of a skill, each link replaced by a copy of its target."""
 
     def __init__(
-        self, files: Iterable[File], target_of: Callable[[File], str], limits: Limits
+        self, files: Iterable[TreeFile], target_of: Callable[[TreeFile], str], limits: TreeLimits
     ) -> None:
         self._limits = limits
         self._plain = {file.path: file for file in files if file.mode != "link"}
         links = [file for file in files if file.mode == "link"]
         self._links = {file.path: target_of(file) for file in links}
         self._folders: dict[str, dict[str, None]] = {}
-        self.files: list[File] = list(self._plain.values())
+        self.files: list[TreeFile] = list(self._plain.values())
         self.origin: dict[str, str] = {}
-        """Copy -> the file it is a copy of."""
+        """Path of a copy -> path of the original."""
         self.copied: dict[str, str] = {}
-        """Link -> where it leads; for people."""
+        """Link -> target, for notes."""
         if links:
             for path in (*self._plain, *self._links):
                 folder, _, last = path.rpartition("/")
@@ -451,7 +444,7 @@ class Expansion:
             self._copy(link, link, ())
 
     def _copy(self, link: str, name: str, active: tuple[str, ...]) -> None:
-        """Put what `link` leads to in place at `name`."""
+        """Add the target of `link` as `name`."""
         if link in active or len(active) > self._limits.depth:
             raise refuse("link-loop", link)
         target = self._resolve(link)
@@ -474,7 +467,7 @@ class Expansion:
                 self._place(f"{target}/{last}", f"{name}/{last}", active)
 
     def _resolve(self, link: str) -> str:
-        """The path a link finally leads to; empty for the skill's own folder."""
+        """The final target of a link; empty for the skill's own folder."""
         here: list[str] = link.split("/")[:-1]
         todo = self._steps(link)
         hops = 1
@@ -488,7 +481,7 @@ class Expansion:
             path = "/".join((*here, part))
             if path in self._links:
                 hops += 1
-                if hops > _MAX_HOPS:
+                if hops > _MAX_LINK_HOPS:
                     raise refuse("link-loop", link)
                 todo += self._steps(path)
                 continue
@@ -498,7 +491,7 @@ class Expansion:
         return "/".join(here)
 
     def _steps(self, link: str) -> list[str]:
-        """The parts of a link's text, the last one first."""
+        """The parts of a link's text, last one first."""
         text = self._links[link]
         if text.startswith(("/", "\\")) or "\0" in text or text[1:2] == ":":
             raise refuse("link-escapes", link, text)

@@ -1,10 +1,10 @@
-"""A git repository as a source, read without a checkout.
+"""The source `git`: a repository, read without a checkout.
 
-One commit is fetched into a bare repository that lives as long as the bundle. Files come straight
-from its objects: no hook, filter, submodule or link of the repository ever acts on the disk.
-A temporary repository, not a cache: nothing to lock, to clean or to mistrust next time. `git` runs
-without hooks, prompts, other transports and the caller's repository variables; objects are checked
-as they arrive, and what it prints is shown without secrets.
+One commit is fetched into a temporary bare repository that lives as long as the bundle. Files are
+read from its objects: no hook, filter, submodule or link of the repository acts on the disk. A
+temporary repository, unlike a cache, needs no locking, cleaning or verification. `git` runs without
+hooks, prompts, other transports and the caller's repository variables; objects are checked as they
+arrive, and its output is shown without secrets.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from satchel._language import say
 from satchel.errors import MissingExtra, NotFound, Refused
-from satchel.library.lockfile import Place
-from satchel.skill.tree import File
-from satchel.store.archive.rules import BOUNDS, WIDE, Listing, refuse, shown
+from satchel.i18n import say
+from satchel.library.lockfile import LockedSource
+from satchel.skill.file_tree import TreeFile
+from satchel.store.archive.rules import BOUNDS, WIDE, ListedTree, refuse, shown
 from satchel.store.sources.base import Bundle, check_ref, is_commit, parse_address, redacted
 
 if TYPE_CHECKING:
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from typing import IO
 
-    from satchel.store.archive.rules import Bounds
+    from satchel.store.archive.rules import ArchiveLimits
     from satchel.store.sources.base import Address
 
-TIMEOUT = 600.0
-"""Seconds a fetch may take."""
-_PINS = (2, 37)
-"""The first git that can be told the addresses of a host."""
-_KEPT = frozenset((
+FETCH_TIMEOUT_S = 600.0
+_MIN_PINNING_VERSION = (2, 37)
+"""The first git with `http.curloptResolve`."""
+_KEPT_VARIABLES = frozenset((
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_SSH", "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY",
 ))  # fmt: skip
-"""Variables that say how this machine reaches others. All the rest of GIT_* is dropped."""
+"""Variables that configure connections. All other GIT_* variables are dropped."""
 _CONFIG = (
     f"core.hooksPath={os.devnull}",
     f"core.attributesFile={os.devnull}",
@@ -65,14 +64,14 @@ _HELPER = (
     f"""!f() {{ if test "$1" = get; then printf 'username=%s\\npassword=%s\\n' """
     f""""${_USER}" "${_SECRET}"; fi; }}; f"""
 )
-_POLL = 0.02
-_PERSONAL = frozenset((
+_POLL_INTERVAL_S = 0.02
+_PERSONAL_VARIABLES = frozenset((
     "HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CERT",
     "GIT_SSL_KEY", "KRB5CCNAME", "KRB5_CONFIG",
 ))  # fmt: skip
-"""Variables that say who this user is."""
-_NOBODY = (("http.followRedirects", "false"), ("http.emptyAuth", "false"))
-"""Settings of an errand for somebody else: no other address, and no ticket of this user's."""
+"""Variables that identify the user."""
+_ANONYMOUS_SETTINGS = (("http.followRedirects", "false"), ("http.emptyAuth", "false"))
+"""Settings for fetching on behalf of a remote user: no redirect, and no Kerberos ticket."""
 _FSCK = re.compile(
     rb"(?:error|fatal): .*(?:fsck error|object [0-9a-f]{40,64}: [a-zA-Z]+:)"
     rb"|did not receive expected object|is corrupt|unresolved delta|inflate returned|bad object"
@@ -85,14 +84,14 @@ _NO_REF = re.compile(
 
 
 class NoSuchRef(NotFound):
-    """The repository is there, and has no such branch, tag or commit to give."""
+    """The repository has no such branch, tag or commit."""
 
 
 def find_git() -> str:
-    """The program.
+    """The path of the program `git`.
 
     Raises:
-        MissingExtra: there is none.
+        MissingExtra: it is not installed.
     """
     from shutil import which
 
@@ -106,18 +105,18 @@ def find_git() -> str:
 
 
 def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
-    """The environment that git runs in; with `pinned` it reaches no other addresses than these.
+    """The environment of git; with `pinned` it connects to no other IP addresses than these.
 
-    Then it is somebody else's errand: nothing that this user configured counts, no password, no
-    key, no other name for an address, and no proxy, which would ask for the address anew.
+    Pinned fetches are on behalf of a remote user: the configuration, passwords and keys of this
+    user are not used, nor a proxy, which would resolve the host again.
 
     Raises:
-        Refused: git cannot be kept to them.
+        Refused: git cannot pin addresses.
     """
     env = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name in _KEPT
+        if not name.startswith("GIT_") or name in _KEPT_VARIABLES
     }
     env |= {
         "GIT_TERMINAL_PROMPT": "0",
@@ -132,33 +131,37 @@ def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
         "LANGUAGE": "",
     }
     if not {"GIT_SSH", "GIT_SSH_COMMAND"} & env.keys():
-        env["GIT_SSH_COMMAND"] = f"{_own_ssh(address, env) or 'ssh'} -oBatchMode=yes"
+        env["GIT_SSH_COMMAND"] = f"{_user_ssh_command(address, env) or 'ssh'} -oBatchMode=yes"
     settings: list[tuple[str, str]] = []
     if pinned:
-        settings = _pins(address, pinned)
-        env = {name: text for name, text in env.items() if not _is_personal(name)}
+        settings = _pin_settings(address, pinned)
+        env = {
+            name: text
+            for name, text in env.items()
+            if name not in _PERSONAL_VARIABLES and not name.lower().endswith("_proxy")
+        }
         env |= {
             "GIT_ALLOW_PROTOCOL": "http:https",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
-            "HOME": os.devnull,  # no `.netrc` is below it
+            "HOME": os.devnull,  # no `.netrc`
         }
-    told = _credentials(address)
-    settings += told
+    credentials = _credentials(address)
+    settings += credentials
     if settings:
         env["GIT_CONFIG_COUNT"] = str(len(settings))
     for number, (key, value) in enumerate(settings):
         env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    if told and address.password is not None:
+    if credentials and address.password is not None:
         env |= {_USER: address.user, _SECRET: address.password}
     return env
 
 
-def _pins(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
-    """Settings with which git asks nobody for the host's addresses, and follows no redirect.
+def _pin_settings(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
+    """Settings with which git resolves no host name and follows no redirect.
 
     Raises:
-        Refused: another program than git would ask, or git is too old to be told.
+        Refused: the transport is not HTTP, or git is too old.
     """
     parts = urlsplit(address.clean)
     if parts.scheme not in {"http", "https"}:
@@ -166,22 +169,17 @@ def _pins(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
             say("From elsewhere a repository is fetched only over http or https"),
             say("Give its `https://…` address, or import it in a terminal of this machine"),
         )
-    if _git_version() < _PINS:
+    if _git_version() < _MIN_PINNING_VERSION:
         raise Refused(
             say("This machine's git is too old to fetch for people who are elsewhere"),
             say("Install git 2.37 or later, or send a zip"),
         )
     host = parts.hostname or ""
-    if ":" in host or host in pinned:  # it is its own address: nobody is asked
-        return [*_NOBODY]
+    if ":" in host or host in pinned:  # an IP address needs no resolving
+        return [*_ANONYMOUS_SETTINGS]
     port = parts.port or (443 if parts.scheme == "https" else 80)
     every = ",".join(f"[{one}]" if ":" in one else one for one in pinned)
-    return [*_NOBODY, ("http.curloptResolve", f"{host}:{port}:{every}")]
-
-
-def _is_personal(name: str) -> bool:
-    """Whether a variable says who this user is to other machines, or how they are reached."""
-    return name.lower().endswith("_proxy") or name in _PERSONAL
+    return [*_ANONYMOUS_SETTINGS, ("http.curloptResolve", f"{host}:{port}:{every}")]
 
 
 def _git_version() -> tuple[int, ...]:
@@ -195,11 +193,11 @@ def _git_version() -> tuple[int, ...]:
 
 
 def _credentials(address: Address) -> list[tuple[str, str]]:
-    """How git learns a user and a password: from its environment, for that one machine.
+    """Settings that pass a user name and a password to git for one site.
 
-    Arguments are seen by everybody on the machine, and git hands an address with its password to
-    another program as an argument. So the address stays clean, and git asks a helper of ours. No
-    other helper hears of a password that was typed, so none keeps it.
+    Arguments are visible to all users of the machine, and git passes an address with its password
+    as an argument to another program. So the address stays clean, and a credential helper reads
+    the password from the environment. Other helpers are disabled, so that none stores it.
     """
     if not address.clean.startswith(("http:", "https:")):
         return []
@@ -209,8 +207,8 @@ def _credentials(address: Address) -> list[tuple[str, str]]:
     return [(f"{section}.username", address.user)] if address.user else []
 
 
-def _own_ssh(address: Address, env: dict[str, str]) -> str:
-    """The user's `core.sshCommand`, which the variable that we set would hide."""
+def _user_ssh_command(address: Address, env: dict[str, str]) -> str:
+    """The user's `core.sshCommand`, which GIT_SSH_COMMAND would override."""
     import subprocess
 
     if not address.clean.startswith("ssh:") and "@" not in address.clean:
@@ -232,13 +230,13 @@ def command(git: str, repository: str, *words: str) -> list[str]:
 
 
 class Fetcher:
-    """Runs git for one repository that was made for the occasion."""
+    """Runs git for one temporary repository."""
 
     def __init__(
         self,
         repository: str,
         address: Address,
-        timeout: float = TIMEOUT,
+        timeout: float = FETCH_TIMEOUT_S,
         pinned: Sequence[str] = (),
     ) -> None:
         self.git = find_git()
@@ -250,12 +248,12 @@ class Fetcher:
         os.makedirs(repository, mode=0o700, exist_ok=True)
 
     def run(self, *words: str, progress: Callable[[str], None] | None = None) -> bytes:
-        """Run a git command to its end; returns what it printed.
+        """Run a git command; returns its output.
 
         Raises:
-            NoSuchRef: the repository does not have what was asked for.
+            NoSuchRef: the repository has no such ref.
             NotFound: there is no such repository, or it cannot be reached.
-            Unsafe: its objects are damaged or hostile, or it is too large.
+            Unsafe: its objects are damaged, or it is too large.
         """
         import subprocess
 
@@ -283,10 +281,10 @@ class Fetcher:
         from subprocess import TimeoutExpired
 
         began = time.monotonic()
-        told = 0.0
+        checked = 0.0
         while True:
             try:
-                process.wait(_POLL if told == 0 else 0.2)
+                process.wait(_POLL_INTERVAL_S if checked == 0 else 0.2)
                 return
             except TimeoutExpired:
                 now = time.monotonic()
@@ -299,9 +297,9 @@ class Fetcher:
                     ),
                     say("Try again, or clone it yourself and import the folder"),
                 )
-            if now - told > 0.2:
-                told = now
-                if _size(self.repository) > BOUNDS.size:
+            if now - checked > 0.2:
+                checked = now
+                if _folder_bytes(self.repository) > BOUNDS.size:
                     raise refuse("too-large", self._address.clean, f"{BOUNDS.size >> 20} MiB")
                 if progress:
                     progress(self._last_line())
@@ -314,7 +312,7 @@ class Fetcher:
         return self.cleaned(lines[-1])
 
     def cleaned(self, data: bytes) -> str:
-        """What git printed, without secrets and control characters."""
+        """Output of git without secrets and control characters."""
         text = data.decode(errors="replace")
         for secret in self._address.secrets:
             text = text.replace(secret, "…")
@@ -325,24 +323,24 @@ class Fetcher:
         with open(self._log, "rb") as stream:
             log = stream.read(64 << 10)
         lines = [line for line in re.split(rb"[\r\n]+", log) if line.strip()]
-        telling = [line for line in lines if line.startswith((b"fatal:", b"error:", b"ERROR"))]
-        said = self.cleaned((telling or lines or [f"exit status {code}".encode()])[0])
+        errors = [line for line in lines if line.startswith((b"fatal:", b"error:", b"ERROR"))]
+        reason = self.cleaned((errors or lines or [f"exit status {code}".encode()])[0])
         url = shown(self._address.clean)
         if _FSCK.search(log):
-            return refuse("git-objects", self._address.clean, said)
+            return refuse("git-objects", self._address.clean, reason)
         if _NO_REF.search(log):
             return NoSuchRef(
-                say("`{url}` has no such branch, tag or commit: {reason}", url=url, reason=said),
+                say("`{url}` has no such branch, tag or commit: {reason}", url=url, reason=reason),
                 say("Check the ref; a commit must be given with all its digits"),
             )
         return NotFound(
-            say("`{url}` cannot be fetched: {reason}", url=url, reason=said),
+            say("`{url}` cannot be fetched: {reason}", url=url, reason=reason),
             say("Check the address, and that `git ls-remote` reaches it without asking"),
         )
 
 
 def stop(process: Popen[bytes]) -> None:
-    """End a process that may still run, and everything it started."""
+    """Kill a process and its group, if it still runs."""
     if process.poll() is not None:
         return
     import signal
@@ -357,7 +355,7 @@ def stop(process: Popen[bytes]) -> None:
     process.wait()
 
 
-def _size(folder: str) -> int:
+def _folder_bytes(folder: str) -> int:
     total = 0
     for here, _, files in os.walk(folder):
         for name in files:
@@ -369,20 +367,20 @@ def _size(folder: str) -> int:
 
 
 _MODES = {b"100644": "file", b"100664": "file", b"100755": "program", b"120000": "link"}
-_SMALL = 1 << 20
-_CHUNK = 1 << 20
-_MAX_ROW = 8192
+_MAX_BATCH_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
+_MAX_ROW_BYTES = 8192
 
 
 class GitSource:
     """Skills in a repository.
 
     Args:
-        location: The address as git gets it, or an absolute path.
-        url: How it is written down; empty: the address without its secrets.
+        location: The address for git, or an absolute path.
+        url: The recorded address; the address without its secrets when empty.
         path: A folder within the repository.
-        ref: The branch, tag or commit to take when `fetch` is not told another.
-        timeout: Seconds that a fetch may take.
+        ref: The default branch, tag or commit of `fetch`.
+        timeout: Seconds.
     """
 
     kind = "git"
@@ -394,15 +392,15 @@ class GitSource:
         path: str = "",
         ref: str = "",
         *,
-        timeout: float = TIMEOUT,
+        timeout: float = FETCH_TIMEOUT_S,
     ) -> None:
         self._address = parse_address(location)
         self.url = url if url and os.path.isabs(location) else self._address.clean
         self.path = path
         self.ref = ref
         self.pinned: tuple[str, ...] = ()
-        """Addresses of its host that were looked at. With some, git goes nowhere else: not where
-        the server points to, and not where the host's name leads a moment later."""
+        """Checked IP addresses of its host. With some, git connects to no others, not even after
+        a redirect or a change of the DNS."""
         self._timeout = timeout
         if ref:
             check_ref(ref)
@@ -414,14 +412,14 @@ class GitSource:
         """Fetch one commit.
 
         Args:
-            ref: A branch, a tag or a whole commit id; empty: the source's own, else the default.
-            commit: Exactly this commit; `ref` is then only written down.
-            progress: Is told now and then what git is doing.
+            ref: A branch, a tag or a full commit id; the source's own when empty.
+            commit: Exactly this commit; `ref` is then only recorded.
+            progress: Called with the last line that git printed.
 
         Raises:
-            NotFound: the repository or the ref is not there.
-            Unsafe: what is there breaks a rule.
-            MissingExtra: there is no program `git`.
+            NotFound: there is no such repository or ref.
+            Unsafe: the content breaks a rule.
+            MissingExtra: `git` is not installed.
         """
         from shutil import rmtree
         from tempfile import mkdtemp
@@ -439,7 +437,9 @@ class GitSource:
             )
             found = self._get(fetcher, commit or ref, progress)
             with GitTree(fetcher, found, self.path) as tree:
-                place = Place("git", self.url, "" if is_commit(ref) else ref, found, self.path)
+                place = LockedSource(
+                    "git", self.url, "" if is_commit(ref) else ref, found, self.path
+                )
                 name = self.url.rstrip("/").rpartition("/")[2].removesuffix(".git")
                 yield Bundle(place, tree, tree.notes, name.rpartition(":")[2])
         finally:
@@ -458,7 +458,7 @@ class GitSource:
         except NoSuchRef:
             if not is_commit(wanted):
                 raise
-            # Some servers give only what a branch or tag names: take those, and look inside.
+            # Some servers only send what a branch or tag names: fetch all of those.
             every = ("+refs/heads/*:refs/satchel/heads/*", "+refs/tags/*:refs/satchel/tags/*")
             fetcher.run(*words, "--", remote, *every, progress=progress)
             mine = wanted
@@ -477,22 +477,23 @@ class GitSource:
         return found
 
 
-class GitTree(Listing):
+class GitTree(ListedTree):
     """The files of one commit. Links are listed as links, submodules as blocked paths."""
 
-    def __init__(self, fetcher: Fetcher, commit: str, path: str, bounds: Bounds = WIDE) -> None:
+    def __init__(
+        self, fetcher: Fetcher, commit: str, path: str, bounds: ArchiveLimits = WIDE
+    ) -> None:
         self._fetcher = fetcher
         self._bounds = bounds
         self._objects: dict[str, str] = {}
         self._batch: Popen[bytes] | None = None
-        self.blocked: dict[str, str] = {}
         self.notes: tuple[str, ...] = ()
         super().__init__(self._list(commit, path))
         if self.blocked:
             names = ", ".join(f"`{shown(one)}`" for one in list(self.blocked)[:20])
             self.notes = (say("Not read, because they are submodules: {names}", names=names),)
 
-    def _list(self, commit: str, path: str) -> Iterator[File]:
+    def _list(self, commit: str, path: str) -> Iterator[TreeFile]:
         words = ["ls-tree", "-r", "-z", "-l", "--full-tree", commit]
         process = self._start(*words, *(("--", path) if path else ()))
         assert process.stdout is not None  # noqa: S101 - it is a pipe
@@ -514,9 +515,9 @@ class GitTree(Listing):
             if process.wait():
                 raise refuse("git-objects", found="ls-tree")
         finally:
-            _end(process)
+            _close(process)
 
-    def _file(self, about: list[bytes], path: str) -> File | None:
+    def _file(self, about: list[bytes], path: str) -> TreeFile | None:
         mode, kind, name, size = about
         if kind == b"commit":
             self.blocked[path] = "submodule"
@@ -525,11 +526,11 @@ class GitTree(Listing):
             raise refuse("special-file", path, mode.decode())
         self._objects[path] = name.decode()
         if mode == b"120000":
-            return File(path, int(size), "link")
-        return File(path, int(size), "program" if mode == b"100755" else "file")
+            return TreeFile(path, int(size), "link")
+        return TreeFile(path, int(size), "program" if mode == b"100755" else "file")
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """The content of a file, piece by piece; of a link, where it leads."""
+        """The content of a file, piece by piece; of a link, its target."""
         found = self._objects.get(path)
         if found is None:
             raise NotFound(f"There is no `{shown(path)}` in the repository")
@@ -547,23 +548,23 @@ class GitTree(Listing):
         if len(head) != 3 or head[1] != b"blob":
             raise refuse("git-objects", path)
         size = int(head[2])
-        if size <= _SMALL:
+        if size <= _MAX_BATCH_BYTES:
             data = process.stdout.read(size + 1)
             if len(data) != size + 1:
                 raise refuse("git-objects", path)
             yield data[:-1]
             return
-        # A large file is the business of this process alone: whoever stops halfway ends it.
+        # A large file gets the process to itself: a reader may stop before the end.
         self._batch = None
         try:
             while size:
-                data = process.stdout.read(min(_CHUNK, size))
+                data = process.stdout.read(min(_CHUNK_BYTES, size))
                 if not data:
                     raise refuse("git-objects", path)
                 size -= len(data)
                 yield data
         finally:
-            _end(process)
+            _close(process)
 
     def _process(self) -> Popen[bytes]:
         if self._batch is None or self._batch.poll() is not None:
@@ -587,7 +588,7 @@ class GitTree(Listing):
     def close(self) -> None:
         """End the process that reads objects."""
         if self._batch is not None:
-            _end(self._batch)
+            _close(self._batch)
             self._batch = None
 
     def __enter__(self) -> Self:
@@ -603,13 +604,13 @@ def _rows(stream: IO[bytes]) -> Iterator[bytes]:
     while data := stream.read(64 << 10):
         *rows, rest = (rest + data).split(b"\0")
         yield from rows
-        if len(rest) > _MAX_ROW:
+        if len(rest) > _MAX_ROW_BYTES:
             raise refuse("path-too-long")
     if rest:
         raise refuse("git-objects", found="ls-tree")
 
 
-def _end(process: Popen[bytes]) -> None:
+def _close(process: Popen[bytes]) -> None:
     stop(process)
     for stream in (process.stdin, process.stdout):
         if stream is not None:

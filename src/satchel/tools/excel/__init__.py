@@ -1,8 +1,8 @@
-"""Excel, the first packaged skill, and the one to copy for another.
+"""The Excel packaged skill, also the template for others.
 
-Everything about it is in the record `skill` below: what agents are told, what the page shows and
-what the linter reads. `read` and `write` hold the tools; `workbook` decides what may be
-opened at all. openpyxl is imported at the first call, not before.
+The record `skill` below has everything about it: the text for agents, for its page and for the
+linter. `reader` and `writer` hold the tools; `workbook` opens files safely. openpyxl is imported at
+the first call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
-from satchel.tools.excel import read, write
+from satchel.tools.excel import reader, writer
 from satchel.tools.packaged import Choice, PackagedSkill, Scenario, Text
 
 __all__ = ["skill"]
@@ -51,7 +51,7 @@ skill = PackagedSkill(
         "rows into new workbooks.",
         "封装 openpyxl：查看 Excel 工作簿结构，按区域读取单元格，并将行列数据写入新的工作簿。",
     ),
-    tools=(read.INFO, read.TOOL, write.TOOL),
+    tools=(reader.INFO, reader.TOOL, writer.TOOL),
     when=(
         Text(
             "The user gives an .xlsx report and asks what is in it",

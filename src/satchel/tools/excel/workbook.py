@@ -1,4 +1,4 @@
-"""A workbook, opened safely and for reading only, and the sheet that is meant."""
+"""Workbooks: cell ranges, safety checks, and read-only opening."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from satchel.tools.packaged import Job
 
-MAX_ROWS = 1_000
-MAX_COLUMNS = 100
-LAST_ROW = 1_048_576
-LAST_COLUMN = 16_384
-MAX_CELL = 1_000
-"""Characters of one cell that are shown; a longer one is cut, and it is said."""
+MAX_ROW_COUNT = 1_000
+MAX_COLUMN_COUNT = 100
+LAST_ROW_NUMBER = 1_048_576
+LAST_COLUMN_NUMBER = 16_384
+MAX_CELL_CHARS = 1_000
+"""Of one cell in an answer."""
 
 BAD_RANGE = Failure(
     "bad-range",
@@ -54,12 +54,12 @@ class Area(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return self.bottom - self.top + 1
 
     @property
     def columns(self) -> int:
-        """How many columns it has."""
+        """Number of columns."""
         return self.right - self.left + 1
 
     def __str__(self) -> str:
@@ -84,10 +84,10 @@ def column_number(name: str) -> int:
 
 
 def parse_range(text: str) -> tuple[str, Area | None]:
-    """Sheet and rectangle of a range; the sheet is empty when it names none, so is the rectangle.
+    """Parse a range to its sheet and area; each may be missing.
 
     Raises:
-        ToolFailed: it is no range, or a larger one than is read at once.
+        ToolFailed: it is no range, or too large.
     """
     sheet, mark, cells = text.strip().rpartition("!")
     if sheet.startswith("'") and sheet.endswith("'") and len(sheet) > 1:
@@ -101,15 +101,15 @@ def parse_range(text: str) -> tuple[str, Area | None]:
     columns = sorted((column_number(left), column_number(right or left)))
     rows = sorted((int(top), int(bottom or top)))
     area = Area(columns[0], rows[0], columns[1], rows[1])
-    if area.right > LAST_COLUMN or area.bottom > LAST_ROW:
+    if area.right > LAST_COLUMN_NUMBER or area.bottom > LAST_ROW_NUMBER:
         raise ToolFailed(BAD_RANGE, range=text)
-    if area.rows > MAX_ROWS or area.columns > MAX_COLUMNS:
+    if area.rows > MAX_ROW_COUNT or area.columns > MAX_COLUMN_COUNT:
         raise ToolFailed(RANGE_TOO_LARGE, range=text, rows=area.rows, columns=area.columns)
     return sheet, area
 
 
 def plain(value: Any) -> Any:
-    """A cell's value as JSON has it: text, number, true, false or null."""
+    """A cell's value as JSON data."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """The same as text."""
+    """A cell's JSON value as text."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -131,14 +131,14 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-MAX_PARTS = 4_000
-MAX_DIRECTORY = 1024 * 1024
-MAX_UNPACKED = 200 * 1024 * 1024
-MAX_TAGS = 8_000_000
-MAX_RATIO = 300
-"""How much larger than the file its parts may be, once they have more than `_SMALL` bytes."""
-_SMALL = 16 * 1024 * 1024
-_CHUNK = 256 * 1024
+MAX_PART_COUNT = 4_000
+MAX_DIRECTORY_BYTES = 1024 * 1024
+MAX_UNPACKED_BYTES = 200 * 1024 * 1024
+MAX_TAG_COUNT = 8_000_000
+MAX_COMPRESSION_RATIO = 300
+"""Applies once the parts have more than `_SMALL_BYTES`."""
+_SMALL_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
 
 DAMAGED = Failure(
     "damaged",
@@ -198,12 +198,11 @@ _DECLARED = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
 def check_workbook(data: bytes, path: str) -> None:
-    """Refuse what must not be opened.
+    """Refuse encrypted, damaged, oversized and unsafe files.
 
     Raises:
         ToolFailed: one of `FAILURES`.
     """
-    import io
     import zipfile
     import zlib
 
@@ -218,14 +217,14 @@ def check_workbook(data: bytes, path: str) -> None:
             for part in parts:
                 if part.filename.lower().endswith((".xml", ".rels", ".vml")):
                     tags += _read_through(archive, part, path)
-                    if tags > MAX_TAGS:
-                        _bomb(path, f"> {MAX_TAGS:,} tags")
+                    if tags > MAX_TAG_COUNT:
+                        _bomb(path, f"> {MAX_TAG_COUNT:,} tags")
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError):
         raise ToolFailed(DAMAGED, path=path) from None
 
 
 def _check_directory(data: bytes, path: str) -> None:
-    """How long the table of contents says it is, before anybody reads it into memory."""
+    """Check the declared size of the central directory before it is read into memory."""
     import struct
 
     at = data.rfind(_END, max(len(data) - 65_557, 0))
@@ -236,30 +235,30 @@ def _check_directory(data: bytes, path: str) -> None:
     if more >= 0 and len(data) >= more + 48:
         large, length = struct.unpack_from("<QQ", data, more + 32)
         count, size = max(large, count if count < 0xFFFF else 0), max(length, 0)
-    if count > MAX_PARTS or size > MAX_DIRECTORY:
-        _bomb(path, f"> {MAX_PARTS:,} parts")
+    if count > MAX_PART_COUNT or size > MAX_DIRECTORY_BYTES:
+        _bomb(path, f"> {MAX_PART_COUNT:,} parts")
 
 
 def _check_parts(parts: list[zipfile.ZipInfo], packed: int, path: str) -> None:
-    if len(parts) > MAX_PARTS:
-        _bomb(path, f"> {MAX_PARTS:,} parts")
+    if len(parts) > MAX_PART_COUNT:
+        _bomb(path, f"> {MAX_PART_COUNT:,} parts")
     if any(part.flag_bits & 1 for part in parts):
         raise ToolFailed(LOCKED, path=path)
     if len({part.filename for part in parts}) < len(parts):
         raise ToolFailed(UNSAFE, path=path, reason=_twice(parts))
     total = sum(part.file_size for part in parts)
-    if total > MAX_UNPACKED:
-        _bomb(path, f"> {MAX_UNPACKED // 1024 // 1024} MB")
-    if total > _SMALL and total > MAX_RATIO * packed:
+    if total > MAX_UNPACKED_BYTES:
+        _bomb(path, f"> {MAX_UNPACKED_BYTES // 1024 // 1024} MB")
+    if total > _SMALL_BYTES and total > MAX_COMPRESSION_RATIO * packed:
         _bomb(path, f"{total // max(packed, 1)} x")
 
 
 def _read_through(archive: zipfile.ZipFile, part: zipfile.ZipInfo, path: str) -> int:
-    """Read one part as it will be read, without keeping it; returns its number of tags."""
+    """Scan one part without keeping it; returns its number of tags."""
     tags = 0
     before = b""
     with archive.open(part) as stream:
-        while chunk := stream.read(_CHUNK):
+        while chunk := stream.read(_CHUNK_BYTES):
             if not tags and not before:
                 named = _ENCODING.match(chunk.removeprefix(b"\xef\xbb\xbf"))
                 if chunk.startswith(_BOMS) or (named and named[1].lower() not in _KNOWN):
@@ -268,13 +267,12 @@ def _read_through(archive: zipfile.ZipFile, part: zipfile.ZipInfo, path: str) ->
                 raise ToolFailed(UNSAFE, path=path, reason=f"DOCTYPE: {part.filename}")
             before = chunk[-16:]
             tags += chunk.count(b"<")
-            if tags > MAX_TAGS:
-                _bomb(path, f"> {MAX_TAGS:,} tags")
+            if tags > MAX_TAG_COUNT:
+                _bomb(path, f"> {MAX_TAG_COUNT:,} tags")
     return tags
 
 
 def _twice(parts: list[zipfile.ZipInfo]) -> str:
-    """The name that two parts have."""
     seen: set[str] = set()
     for part in parts:
         if part.filename in seen:
@@ -288,7 +286,7 @@ def _bomb(path: str, reason: str) -> NoReturn:
 
 
 KINDS = (".xlsx", ".xlsm")
-_NAMED = 20
+_MAX_SHEETS_NAMED = 20
 
 NO_SHEET = Failure(
     "no-sheet",
@@ -309,10 +307,10 @@ TWO_SHEETS = Failure(
 
 
 class Opened:
-    """One workbook while it is read."""
+    """A workbook that is open for reading."""
 
     def __init__(self, data: bytes, path: str) -> None:
-        from openpyxl import load_workbook  # here, so that a missing library is no damaged file
+        from openpyxl import load_workbook  # not in `book`: a missing library is no damaged file
 
         self._load = load_workbook
         self._data = data
@@ -342,19 +340,19 @@ class Opened:
             for sheet in sheets:
                 if same(sheet.title) == same(name):
                     return sheet
-        names = [str(sheet.title)[:40] for sheet in sheets[:_NAMED]]
-        more = f" … {len(sheets)}" if len(sheets) > _NAMED else ""
+        names = [str(sheet.title)[:40] for sheet in sheets[:_MAX_SHEETS_NAMED]]
+        more = f" … {len(sheets)}" if len(sheets) > _MAX_SHEETS_NAMED else ""
         raise ToolFailed(NO_SHEET, sheet=name, sheets=f"[{', '.join(names)}]{more}")
 
     def close(self) -> None:
-        """Let go of what the library holds open."""
+        """Close the workbooks."""
         for book in self._books:
             book.close()
 
 
 @contextmanager
 def opened(job: Job, path: str) -> Generator[Opened]:
-    """Read a file of the project as a workbook; whatever the library stumbles over is `damaged`.
+    """Open a file of the project as a workbook; errors of the library become `damaged`.
 
     Raises:
         ToolFailed: the file cannot be read, or must not be opened.

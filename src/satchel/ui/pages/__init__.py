@@ -1,1 +1,1 @@
-"""One module per page: routes that ask `views` and fill templates."""
+"""One module per page: routes that take records of `presentation` and render templates."""

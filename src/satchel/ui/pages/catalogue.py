@@ -1,4 +1,4 @@
-"""What the model is told: the catalogue at any budget, and the shortlist for one request."""
+"""The Catalogue page: the catalogue at any budget, and the shortlist for one request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from satchel.ui.view import address, go_to, house_of, page, part, wants_part
-from satchel.ui.views.catalogue import FORMS, read_amount, show_catalogue, show_shortlist
+from satchel.presentation.catalogue import FORMS, read_amount, show_catalogue, show_shortlist
+from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
 
 router = APIRouter()
 
@@ -23,8 +23,8 @@ def catalogue(
     form: Word = "",
     goal: str = "",
 ) -> Response:
-    """The page; for a slider that moves, what it changes."""
-    satchel = house_of(request).satchel
+    """Show the page; for the slider, only the part that changes."""
+    satchel = app_state(request).satchel
     shown = show_catalogue(satchel, amount=read_amount(budget), unit=unit, form=form)
     if wants_part(request):
         return part(request, "catalogue/shown.html", shown=shown)
@@ -40,8 +40,8 @@ def catalogue(
 
 @router.get("/catalogue/shortlist")
 def shortlist(request: Request, goal: str = "", form: Word = "") -> Response:
-    """What would be said beside one request."""
+    """Show the shortlist for one request."""
     if not wants_part(request):
         return go_to(request, address("/catalogue", goal=goal, form=form) + "#shortlist")
-    beside = show_shortlist(house_of(request).satchel, goal, form)
+    beside = show_shortlist(app_state(request).satchel, goal, form)
     return part(request, "catalogue/beside.html", beside=beside)

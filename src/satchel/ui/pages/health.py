@@ -8,25 +8,25 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from satchel.ui.view import go_to, house_of, page, part, wants_part
-from satchel.ui.views.health import SECTIONS
+from satchel.presentation.health import SECTIONS
+from satchel.ui.templating import app_state, go_to, page, part, wants_part
 
 if TYPE_CHECKING:
-    from satchel.ui.views.health import Look
+    from satchel.presentation.health import HealthSection
 
 router = APIRouter()
 
 
 @router.get("/health")
 def health(request: Request) -> Response:
-    """All sections; each loads itself, since some take seconds."""
+    """Show all sections; each is loaded separately, since some take seconds."""
     return _page(request, SECTIONS)
 
 
 @router.get("/health/{key}")
 def section(request: Request, key: str) -> Response:
-    """One section: a part of the page, or a page for those without script."""
-    look = house_of(request).health().look(_known(key))
+    """Show one section: as a fragment, or as a page without scripts."""
+    look = app_state(request).health().section(_known(key))
     if not wants_part(request):
         return _page(request, (key,), look)
     return part(request, "health/body.html", look=look, found=look.found, job=look.job)
@@ -34,13 +34,15 @@ def section(request: Request, key: str) -> Response:
 
 @router.post("/health/{key}")
 def begin(request: Request, key: str) -> Response:
-    """Begin the work of a section."""
-    house_of(request).health().start(_known(key))
+    """Start the work of a section."""
+    app_state(request).health().start(_known(key))
     return section(request, key) if wants_part(request) else go_to(request, f"/health/{key}")
 
 
-def _page(request: Request, sections: tuple[str, ...], look: Look | None = None) -> Response:
-    values: dict[str, Any] = {"titles": house_of(request).health().titles(), "sections": sections}
+def _page(
+    request: Request, sections: tuple[str, ...], look: HealthSection | None = None
+) -> Response:
+    values: dict[str, Any] = {"titles": app_state(request).health().titles(), "sections": sections}
     if look is not None:
         values |= {"found": look.found, "job": look.job}
     return page(request, "health/page.html", look=look, **values)

@@ -1,0 +1,319 @@
+"""Sub-agents: separate conversations with a subset of the agent's skills and tools.
+
+A sub-agent starts with a task, has the skills and tools that both it and its parent permit, and
+returns only its answer. Its usage counts for the outer turn. Skills with `context: fork` run in
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import Agent as Loop
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.exceptions import AgentRunError, ToolFailed, UsageLimitExceeded, UserError
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart  # noqa: TC002 - pydantic-ai reads the signature of `fit`
+from pydantic_ai.models import infer_model
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset
+from pydantic_ai.usage import UsageLimits
+
+from satchel.agent.events import SkillLoaded, Turn
+from satchel.agent.history import FORKED, HistoryTrimmer, notices_in, sync_session
+from satchel.agent.toolset import (
+    HostPriorityToolset,
+    MeteredToolset,
+    PermissionToolset,
+    SessionToolset,
+    as_tool,
+)
+from satchel.errors import ModelFailed
+from satchel.tools.framing import attribute, framed, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic_ai import RunContext
+    from pydantic_ai.models import Model
+    from pydantic_ai.toolsets import ToolsetTool
+
+    from satchel.agent.events import Limits, SubAgent
+    from satchel.session.session import Arguments, ForkedSession, Session
+    from satchel.tools.base import ResolvedCall
+
+TASK = "Task"
+_SUB = (
+    "You are a sub-agent: you were given one task and cannot ask back. Do it, and answer with a"
+    " clear, short account of the result; nothing else of what you do is seen."
+)
+
+
+class SubAgents:
+    """The shared parts of an agent and its sub-agents."""
+
+    def __init__(
+        self,
+        model: Model | str,
+        *,
+        tools: Sequence[Any] = (),
+        sub_agents: Mapping[str, SubAgent] | None = None,
+        models: Mapping[str, Model | str] | None = None,
+        limits: Limits,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Store the parts.
+
+        Args:
+            model: The default model.
+            tools: Tools of the host: functions, or tools and toolsets of pydantic-ai.
+            sub_agents: Sub-agents by name.
+            models: Models for `model` of skills, by name; other names mean the default.
+            limits: Limits of a turn.
+            settings: Further settings of pydantic-ai's models, with precedence.
+        """
+        self.model = resolve_model(model)
+        self.sub_agents = dict(sub_agents or {})
+        self.models = {name: resolve_model(one) for name, one in (models or {}).items()}
+        self.limits = limits
+        self.settings = ModelSettings(cache=True, max_retries=limits.http_retries)
+        self.settings.update(settings or {})  # pyright: ignore[reportCallIssue, reportArgumentType] - any provider's own
+        own = [one for one in tools if not isinstance(one, AbstractToolset)]
+        self._given: list[AbstractToolset[Any]] = [
+            one for one in tools if isinstance(one, AbstractToolset)
+        ]
+        if own:
+            self._given.insert(0, FunctionToolset(own, id="host"))
+
+    def loop(
+        self, session: Session, instructions: str, model: Model | None = None, output: Any = str
+    ) -> Loop[Turn, Any]:
+        """Create a pydantic-ai agent for a session, with tools registered before its prompt.
+
+        Args:
+            session: Provides skills and tools.
+            instructions: The beginning of its prompt.
+            model: The model; the default when None.
+            output: The output type for pydantic-ai.
+        """
+        toolsets: list[AbstractToolset[Turn]] = []
+
+        async def fork(arguments: ResolvedCall, turn: Turn) -> str:
+            return await self.fork(session, arguments, turn)
+
+        toolsets.append(SessionToolset(session, fork=fork))
+        if self._given:
+            toolsets.append(PermissionToolset(CombinedToolset(self._given), session))
+        if self.sub_agents:
+            toolsets.append(PermissionToolset(TaskToolset(self, session), session))
+
+        trimmer = HistoryTrimmer(self.limits.history)
+
+        async def fit(messages: list[ModelMessage]) -> list[ModelMessage]:
+            return _trim(session, messages, trimmer)
+
+        return Loop(
+            model or self.model,
+            deps_type=Turn,
+            output_type=output,
+            instructions=instructions or None,
+            toolsets=[MeteredToolset(HostPriorityToolset(toolsets, session))],
+            model_settings=self.settings,
+            capabilities=[ProcessHistory(fit)],
+        )
+
+    def usage_limits(self) -> UsageLimits:
+        """The limits that end a turn."""
+        from decimal import Decimal
+
+        one = self.limits
+        return UsageLimits(
+            request_limit=one.requests,
+            input_tokens_limit=one.input_tokens,
+            output_tokens_limit=one.output_tokens,
+            total_tokens_limit=one.total_tokens,
+            cost_limit=None if one.cost is None else Decimal(str(one.cost)),
+        )
+
+    async def task(self, session: Session, name: str, text: str, turn: Turn) -> str:
+        """Run a sub-agent with a task; returns its framed answer.
+
+        Raises:
+            ToolFailed: there is no such sub-agent, or it returned no answer.
+        """
+        one = self.sub_agents.get(name)
+        if one is None:
+            known = ", ".join(f"`{each}`" for each in self.sub_agents)
+            raise ToolFailed(f"There is no sub-agent `{one_line(name, 60)}`. Give one of {known}")
+        child = session.child(include=one.include, exclude=one.exclude, tools=one.tools)
+        message = await child.awith_tail(text)
+        model = resolve_model(one.model) if one.model is not None else None
+        result = await self._delegate(
+            child, one.instructions, message, model, Turn(turn.limits, outer=turn, agent=name)
+        )
+        return _framed(result, f'tool="{TASK}" agent="{attribute(name)}"')
+
+    async def fork(self, session: Session, arguments: Arguments, turn: Turn) -> str:
+        """Run a skill with `context: fork` in a sub-agent; returns its framed answer.
+
+        Raises:
+            ToolFailed: the skill cannot be loaded, or its sub-agent returned no answer.
+        """
+        fork = await asyncio.to_thread(self.forked, session, arguments)
+        if fork is None:
+            raise ToolFailed("The skill changed this very moment. Call it again")
+        return await self.run_fork(session, fork, turn)
+
+    def forked(
+        self, session: Session, arguments: Arguments, *, as_person: bool = False
+    ) -> ForkedSession | None:
+        """A session for a skill with `context: fork`; None for other skills."""
+        agents = {
+            name: {"include": one.include, "exclude": one.exclude, "tools": one.tools}
+            for name, one in self.sub_agents.items()
+        }
+        return session.fork(arguments, agents=agents, as_person=as_person)
+
+    async def run_fork(self, session: Session, fork: ForkedSession, turn: Turn) -> str:
+        """Run a skill in its session; returns the framed answer.
+
+        Raises:
+            ToolFailed: it cannot be loaded, or its sub-agent returned no answer.
+        """
+        if fork.reply.error is not None:
+            raise ToolFailed(fork.reply.text)
+        inner = Turn(turn.limits, outer=turn, agent=fork.name)
+        held = fork.session.loaded[fork.name]
+        inner.loaded(fork.name)
+        inner.emit(SkillLoaded(fork.name, held.digest, held.characters, agent=inner.agent))
+        one = self.sub_agents.get(fork.agent)
+        result = await self._delegate(
+            fork.session,
+            one.instructions if one is not None else "",
+            f"{FORKED}\n\n{fork.reply.text}",
+            self.model_for(fork, session, one),
+            inner,
+        )
+        return _framed(result, f'tool="Skill" skill="{attribute(fork.name)}"')
+
+    def model_for(
+        self, fork: ForkedSession, session: Session, one: SubAgent | None
+    ) -> Model | None:
+        """The model that a skill names, if the host has it."""
+        if fork.model:
+            known = self.models.get(fork.model)
+            if known is not None:
+                return known
+            session.trace.record(
+                "refused", (fork.name,), tool="model", reason=f"`model: {fork.model}` is not known"
+            )
+        return resolve_model(one.model) if one is not None and one.model is not None else None
+
+    async def _delegate(
+        self, child: Session, instructions: str, message: str, model: Model | None, turn: Turn
+    ) -> str:
+        if turn.depth > self.limits.depth:
+            raise ToolFailed(
+                f"Sub-agents may work {self.limits.depth} deep, no deeper. Do it yourself"
+            )
+        loop = self.loop(child, f"{instructions}\n\n{_SUB}".strip(), model)
+        try:
+            result = await loop.run(
+                message,
+                deps=turn,
+                usage=turn.usage,
+                usage_limits=self.usage_limits(),
+                infer_name=False,
+            )
+        except UsageLimitExceeded as exc:
+            raise ToolFailed("The sub-agent was stopped: this turn has met a limit") from exc
+        except AgentRunError as exc:
+            raise ToolFailed(
+                f"The sub-agent failed: {type(exc).__name__}. Try once more, or do it yourself"
+            ) from exc
+        return result.output
+
+
+class TaskToolset(AbstractToolset[Turn]):
+    """The tool `Task`."""
+
+    def __init__(self, parts: SubAgents, session: Session) -> None:
+        self._parts = parts
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        """Its id for pydantic-ai."""
+        return "satchel-task"
+
+    async def get_tools(self, ctx: RunContext[Turn]) -> dict[str, ToolsetTool[Turn]]:
+        """`Task` with the available sub-agents; nothing beyond the depth limit."""
+        if ctx.deps.depth >= self._parts.limits.depth:
+            return {}
+        rows = "\n".join(
+            f"- {name}: {one.description}" for name, one in self._parts.sub_agents.items()
+        )
+        description = (
+            "Give a task to a sub-agent. It works on its own, with skills and tools of its own, and"
+            " only its answer comes back: put everything it has to know into the task. Several"
+            f" tasks may be given at once.\n{rows}"
+        )
+        schema = {
+            "type": "object",
+            "properties": {
+                "agent": {
+                    "type": "string",
+                    "enum": list(self._parts.sub_agents),
+                    "description": "Which sub-agent",
+                },
+                "task": {"type": "string", "description": "What it is to do", "minLength": 1},
+            },
+            "required": ["agent", "task"],
+            "additionalProperties": False,
+        }
+        return {TASK: as_tool(self, TASK, description, schema)}
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Turn], tool: ToolsetTool[Turn]
+    ) -> Any:
+        """Run the task."""
+        del name, tool
+        agent, task = (tool_args.get(key) for key in ("agent", "task"))
+        if not isinstance(agent, str) or not isinstance(task, str) or not task.strip():
+            raise ToolFailed("`agent` and `task` must be texts. Give both")
+        return await self._parts.task(self._session, agent, task, ctx.deps)
+
+
+def resolve_model(model: Model | str) -> Model:
+    """Resolve a model name such as `anthropic:claude-sonnet-5`; a model is returned unchanged.
+
+    Raises:
+        ModelFailed: it is unknown, or its key is missing.
+    """
+    try:
+        return infer_model(model)
+    except (UserError, ImportError, ValueError) as exc:
+        raise ModelFailed(
+            f"The model `{model}` cannot be used: {one_line(str(exc), 400)}",
+            "Name it as `provider:model`, install the provider's package, and set its key",
+        ) from exc
+
+
+def _trim(
+    session: Session, messages: list[ModelMessage], trimmer: HistoryTrimmer
+) -> list[ModelMessage]:
+    found = trimmer.trim(messages)
+    if found is messages:
+        return messages
+    sync_session(session, found, notices_in(messages))
+    last = found[-1]
+    if isinstance(last, ModelRequest) and (reminder := session.reminder_due()):
+        # It stays in the history, so the next request has it in the same position.
+        found[-1] = replace(last, parts=[*last.parts, UserPromptPart(reminder)])
+    return found
+
+
+def _framed(text: str, marks: str) -> str:
+    """Frame a sub-agent's answer as untrusted, since it may quote untrusted content."""
+    return framed("tool-output", marks, text)

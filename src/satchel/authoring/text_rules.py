@@ -1,0 +1,591 @@
+"""Style rules for descriptions and error messages.
+
+A text is checked by the rules of its own language. Every rule prefers a missed error to a false
+alarm.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from satchel.authoring.checklist import CheckSheet, Slip
+    from satchel.skill.manifest_parser import ManifestResult
+
+
+class DraftParameter(NamedTuple):
+    """One parameter."""
+
+    name: str
+    type: str
+    required: bool
+    description: str
+    line: int = 0
+
+
+class DraftExample(NamedTuple):
+    """One example."""
+
+    scenario: str
+    arguments: dict[str, Any]
+    line: int = 0
+
+
+class DraftTool(NamedTuple):
+    """One tool."""
+
+    name: str
+    description: str
+    parameters: tuple[DraftParameter, ...] = ()
+    when: tuple[str, ...] = ()
+    when_not: tuple[str, ...] = ()
+    examples: tuple[DraftExample, ...] = ()
+    line: int = 0
+    schema: dict[str, Any] | None = None
+    """None when the manifest cannot be used."""
+    told: int = 0
+    """Line of its description, if known."""
+
+
+class DraftManifest(NamedTuple):
+    """A skill.yaml."""
+
+    tools: tuple[DraftTool, ...]
+    runtime: str
+    entry: str
+    access: str = "none"
+    shown: frozenset[str] = frozenset()
+    """Parameters under `files:`."""
+
+
+def draft_of(reading: ManifestResult) -> DraftManifest:
+    """Return the draft of a manifest."""
+    fields = reading.fields
+    manifest = reading.manifest
+    runtime, entry = _text(fields.get("runtime")), _text(fields.get("entry"))
+    entry = entry.removeprefix("./")
+    if manifest is not None:
+        tools = tuple(
+            DraftTool(
+                tool.name,
+                tool.description,
+                tuple(
+                    DraftParameter(one.name, one.type, one.required, one.description, one.line)
+                    for one in tool.parameters
+                ),
+                tool.docs.when_to_use,
+                tool.docs.when_not_to_use,
+                tuple(DraftExample(*one) for one in tool.docs.examples),
+                tool.line,
+                tool.schema(),
+                0 if manifest.several else reading.lines.get("description", 0),
+            )
+            for tool in manifest.tools
+        )
+        files = manifest.files
+        return DraftManifest(
+            tools, runtime, entry, files.access, frozenset((*files.read, *files.write))
+        )
+    listed = fields.get("tools")
+    tables = _tables(listed) if isinstance(listed, list) else [fields]
+    line = reading.lines.get("name", 0)
+    access, shown = _files(fields.get("files"))
+    return DraftManifest(
+        tuple(_tool(table, line) for table in tables), runtime, entry, access, shown
+    )
+
+
+def _tool(table: dict[str, Any], line: int) -> DraftTool:
+    docs = _table(table.get("docs"))
+    return DraftTool(
+        _text(table.get("name")),
+        _text(table.get("description")),
+        tuple(
+            DraftParameter(
+                _text(one.get("name")),
+                _text(one.get("type")),
+                one.get("required") is True,
+                _text(one.get("description")),
+            )
+            for one in _tables(table.get("parameters"))
+        ),
+        _texts(docs.get("when_to_use")),
+        _texts(docs.get("when_not_to_use")),
+        tuple(
+            DraftExample(_text(one.get("scenario")), _table(one.get("arguments")))
+            for one in _tables(docs.get("examples"))
+        ),
+        line,
+    )
+
+
+def _files(value: Any) -> tuple[str, frozenset[str]]:
+    if isinstance(value, str):
+        return value, frozenset()
+    table = _table(value)
+    names = frozenset((*_texts(table.get("read")), *_texts(table.get("write"))))
+    return "write" if "write" in table else "read" if table else "none", names
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _tables(value: Any) -> list[dict[str, Any]]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+Language = Literal["en", "zh"]
+
+CHINESE_CHARS_RANGE = (20, 80)
+"""Of a tool's description in Chinese, without spaces."""
+ENGLISH_CHARS_RANGE = (40, 250)
+"""Of one in English: as much text as 20 to 80 Chinese characters."""
+
+MAX_EXAMINED_CHARS = 2_000
+"""Bounds the time for untrusted texts."""
+_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_LATIN = re.compile(r"[A-Za-z][A-Za-z'’-]*")
+
+# --- the beginning ------------------------------------------------------------------------
+
+_ZH_ALSO = "将把对从向按用以为在给由读写查找列删改建画算取发看数存搜译测调"
+"""Characters that begin an imperative: `将 … 转换为 …`, or are a verb."""
+_ZH_ADVERBS = re.compile(
+    "^(?:(?:批量|快速|自动|递归|并行|实时|安全|一次性|逐行|逐条|逐个|按需|定时|原地|直接|只读|"
+    "仅)地?)+"
+)
+_ZH_NOT = re.compile("^(?:这个|这是|该|本|此|一个|一种|用于|用来|工具|技能|数据)")
+
+_EN_DETERMINERS = frozenset((
+    "a", "an", "the", "all", "any", "every", "each", "some", "one", "two", "several", "its",
+    "your", "their", "this", "that", "these", "those", "up", "out",
+))  # fmt: skip
+
+# --- required and forbidden words ---------------------------------------------------------
+
+_ZH_LIMIT = re.compile(
+    "上限|下限|最[大多小少长高低]|至少|至多|不超过|超过|不[支会能可得需含改]|无法|仅|只|须|需|"
+    "以内|之内|限|前提|"
+    "除外|相对|要求|默认|之前|已有|存在|必填"
+)
+_EN_LIMIT = re.compile(
+    r"\b(?:at most|at least|up to|max(?:imum)?|min(?:imum)?|limit(?:ed|s)?|only|must|requires?|"
+    r"required|needs?|"
+    r"no more|less than|fewer|more than|larger|longer|under|within|below|above|until|unless|"
+    r"cannot|can't|"
+    r"does not|do not|doesn't|never|without|read-only|existing|first|before|except|default|"
+    r"relative|exceed)\b",
+    re.IGNORECASE,
+)
+_MEASURE = re.compile(
+    r"\d[\d,.]*\s?(?:[KMG]i?B\b|bytes?\b|characters?\b|rows?\b|columns?\b|lines?\b|pages?\b|"
+    r"seconds?\b|words?\b|px\b|"
+    r"字|行|列|条|个|页|秒|张|次|%)",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(
+    r"功能强大|功能丰富|多种功能|各种功能|强大的|丰富的功能|高效便捷|一站式|完美|轻松搞定|应有尽有|"
+    r"\b(?:powerful|versatile|robust|seamless(?:ly)?|cutting-edge|state-of-the-art|easy-to-use|"
+    r"user-friendly|"
+    r"awesome|amazing|world-class|best-in-class|blazing(?:ly)?|effortless(?:ly)?|"
+    r"(?:various|many|lots of) (?:features|functions|things)|and much more)\b",
+    re.IGNORECASE,
+)
+_BUILT_ON = re.compile(
+    r"基于\s*[\w.-]*[A-Za-z][\w.-]*\s*(?:库|包|框架|模块|实现|封装)|(?:使用|调用|"
+    r"封装)\s*[\w.-]*[A-Za-z][\w.-]*\s*(?:库|包|模块)|"
+    r"\b(?:the|using|via|with|by)\s+`?[\w.-]+`?\s+(?:library|package|module|framework)\b|"
+    r"\bwrap(?:s|per)\s+(?:of|for|around)\b|\bbuilt (?:on|with) (?:top of )?\w",
+    re.IGNORECASE,
+)
+
+# --- parameters ---------------------------------------------------------------------------
+
+_EXAMPLE = re.compile(
+    r"示例|例如|比如|例：|例:|譬如|\bexamples?\b|\be\.\s?g\.|\bfor instance\b|\bsuch as\b|(?:^|"
+    r"[，。；（(、\s])如[\s：:`“\"A-Za-z0-9]",
+    re.IGNORECASE,
+)
+_TRUTH = re.compile(
+    r"为\s*`?(?:true|false|真|假)|\b(?:when|if|with)\s+`?(?:true|false)\b|`?(?:true|"
+    r"false)`?\s*[:：=]|"
+    r"`?\b(?:true|false)\b`?,?\s+(?:to|means|keeps|makes|for)\b",
+    re.IGNORECASE,
+)
+"""An example for boolean values."""
+_ZH_BOUND = re.compile(
+    "默认|必填|必须|须|最[大多小少长高低]|至少|至多|不超过|超过|上限|下限|以内|之内|介于|"
+    "之间|只能|仅|只|相对|不能|"
+    "不可|不得|不支持|留空|为空|之一|取值|可选值|大于|小于|等于|格式为|以.{1,8}[开结]"
+)
+_EN_BOUND = re.compile(
+    r"\b(?:default(?:s|ed)?|required|must|at most|at least|up to|between|max(?:imum)?|"
+    r"min(?:imum)?|limit(?:ed)?|only|"
+    r"relative|absolute|cannot|may not|not allowed|one of|either|empty|in (?:the )?range|"
+    r"ranges? from|from \d|no more|"
+    r"no longer|fewer|less than|"
+    r"greater than|positive|whole|non-negative|without|inside|within|below|above|omit(?:ted)?|"
+    r"exceed|separated)\b|[≤≥<>]",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"\d\s*(?:[-–—~～至到×x]|to)\s*\d")
+_CLAUSE = re.compile(r"[。；;！!？?\n]+|\.(?=\s|$)|，|,\s")
+_OPENS_WITH_BOUND = re.compile(
+    r"^\W*(?:默认|必填|可选|最[大多小少长]|至少|至多|不超过|上限|范围|仅|只能|须|"
+    r"(?:default|required|optional|max|min|at (?:most|least)|up to|one of|only|must|empty|"
+    r"relative)\b)",
+    re.IGNORECASE,
+)
+
+
+@cache
+def lexicon(name: str) -> frozenset[str]:
+    """Return a word list of `lexicon/`."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lexicon", f"{name}.txt")
+    with open(path, encoding="utf-8") as file:
+        lines = [line for line in file if not line.startswith("#")]
+    return frozenset(" ".join(lines).split())
+
+
+def language_of(text: str) -> Language:
+    """Return the language of a text: Chinese if it has more ideographs than Latin words."""
+    text = text[:MAX_EXAMINED_CHARS]
+    return "zh" if len(_IDEOGRAPH.findall(text)) > len(_LATIN.findall(text)) else "en"
+
+
+def has_words(text: str) -> bool:
+    """Whether a text contains a word."""
+    return bool(
+        _IDEOGRAPH.search(text[:MAX_EXAMINED_CHARS]) or _LATIN.search(text[:MAX_EXAMINED_CHARS])
+    )
+
+
+def length_of(text: str) -> int:
+    """Return the length of a description; spaces do not count in Chinese."""
+    return len("".join(text.split())) if language_of(text) == "zh" else len(text.strip())
+
+
+def bounds_of(text: str) -> tuple[int, int]:
+    """Return the length range of a tool's description."""
+    return CHINESE_CHARS_RANGE if language_of(text) == "zh" else ENGLISH_CHARS_RANGE
+
+
+def begins_with_verb(text: str) -> bool:
+    """Whether the first word is a verb."""
+    text = text[:MAX_EXAMINED_CHARS].strip().lstrip("`*\"'“‘「[(（")
+    if _IDEOGRAPH.match(text):
+        if _ZH_NOT.match(text):
+            return False
+        text = _ZH_ADVERBS.sub("", text)
+        return any(text.startswith(verb) for verb in lexicon("verbs.zh")) or text[:1] in _ZH_ALSO
+    words = _LATIN.findall(text)
+    while (
+        len(words) > 1
+        and words[0].lower().endswith("ly")
+        and words[0].lower() not in lexicon("verbs.en")
+    ):
+        words = words[1:]  # `Quickly reads`, but not `Apply`
+    if not words:
+        return False
+    first = words[0].lower()
+    if any(word in lexicon("verbs.en") for word in (first, *_bases(first))):
+        return True
+    # An unlisted verb, as in `Frobnicates the files`.
+    following = words[1].lower() if len(words) > 1 else ""
+    return first.endswith("s") and not first.endswith("ss") and following in _EN_DETERMINERS
+
+
+def _bases(word: str) -> list[str]:
+    """Return possible base forms: `tries` -> `try`, `fetches` -> `fetch`."""
+    found: list[str] = []
+    if word.endswith("s"):
+        found.append(word[:-1])
+        if word.endswith("es"):
+            found.append(word[:-2])
+        if word.endswith("ies"):
+            found.append(word[:-3] + "y")
+    if "-" in word:  # `re-run`, `auto-formats`
+        tail = word.rpartition("-")[2]
+        found += [tail, *(_bases(tail) if "-" not in tail else [])]
+    if word.startswith("re") and len(word) > 4:
+        found += [word[2:], word[2:-1] if word.endswith("s") else ""]
+    return found
+
+
+def has_limit(text: str) -> bool:
+    """Whether a description states a limit or a precondition."""
+    text = text[:MAX_EXAMINED_CHARS]
+    if _MEASURE.search(text):
+        return True
+    return bool((_ZH_LIMIT if language_of(text) == "zh" else _EN_LIMIT).search(text))
+
+
+def library_in(text: str, dependencies: frozenset[str] = frozenset()) -> str:
+    """Return the library that a description mentions; empty if it is the subject."""
+    text = text[:MAX_EXAMINED_CHARS]
+    named = {word.lower().rstrip(".-") for word in re.findall(r"[A-Za-z][\w.-]*", text)}
+    known = sorted(named & (lexicon("libraries") | dependencies))
+    if known:
+        return known[0]
+    built = _BUILT_ON.search(text)
+    return built.group().strip() if built else ""
+
+
+def filler_in(text: str) -> str:
+    """Return empty praise in a text."""
+    found = _FILLER.search(text[:MAX_EXAMINED_CHARS])
+    return found.group() if found else ""
+
+
+def has_example(text: str, *, truth: bool = False) -> bool:
+    """Whether a parameter's description contains an example value.
+
+    Args:
+        text: The description.
+        truth: Whether the parameter is a boolean; the meaning of `true` suffices.
+    """
+    text = text[:MAX_EXAMINED_CHARS]
+    return bool(_EXAMPLE.search(text) or (truth and _TRUTH.search(text)))
+
+
+def has_bound(text: str) -> bool:
+    """Whether it states the allowed values or the default."""
+    plain = _before_example(text)
+    if _MEASURE.search(plain) or _RANGE.search(plain):
+        return True
+    return bool((_ZH_BOUND if language_of(text) == "zh" else _EN_BOUND).search(plain))
+
+
+def has_meaning(text: str) -> bool:
+    """Whether it explains the value, apart from bounds and the example."""
+    for clause in _CLAUSE.split(_before_example(text)):
+        if _OPENS_WITH_BOUND.match(clause):
+            continue
+        if len(_IDEOGRAPH.findall(clause)) >= 2 or len(_LATIN.findall(clause)) >= 2:
+            return True
+    return False
+
+
+def _before_example(text: str) -> str:
+    """Remove the example, so that a number in it is not taken for a bound."""
+    text = text[:MAX_EXAMINED_CHARS]
+    found = _EXAMPLE.search(text)
+    if found is None:
+        return text
+    rest = text[found.end() :]
+    # The next sentence counts again.
+    stop = re.search(r"[。；;\n]|\.\s", rest)
+    return text[: found.start()] + (rest[stop.end() :] if stop else "")
+
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+
+
+def judge_names(
+    sheet: CheckSheet, tools: Sequence[DraftTool], prefix: str, libraries: frozenset[str]
+) -> None:
+    """Check tool names: `<domain>_<action>`, about a subject."""
+    shaped = [tool for tool in tools if _NAME.fullmatch(tool.name) and len(tool.name) <= 64]
+    odd = [tool for tool in tools if tool not in shaped and tool.name]
+    sheet.judge(
+        "name-shape",
+        (
+            (tool.line, {"name": tool.name[:80], "better": better_name(tool.name, prefix)})
+            for tool in odd
+        ),
+    )
+    strangers = [
+        tool
+        for tool in shaped
+        if prefix and tool.name != prefix and not tool.name.startswith(f"{prefix}_")
+    ]
+    sheet.judge(
+        "name-prefix",
+        (
+            (
+                tool.line,
+                {"name": tool.name, "prefix": prefix, "better": better_name(tool.name, prefix)},
+            )
+            for tool in strangers
+        ),
+    )
+    sheet.judge(
+        "name-action", ((tool.line, {"name": tool.name}) for tool in shaped if tool.name == prefix)
+    )
+    library = prefix.replace("_", "-") if prefix else ""
+    known = library in lexicon("libraries") or library in libraries
+    line = tools[0].line if tools else 0
+    sheet.judge("name-domain", [(line, {"domain": library})] if known else [])
+    sheet.judge(
+        "name-order",
+        (
+            (tool.line, {"name": tool.name, "action": prefix})
+            for tool in shaped
+            if prefix in lexicon("actions")
+            and tool.name.startswith(f"{prefix}_")
+            and tool.name.rpartition("_")[2] not in lexicon("actions")
+        ),
+    )
+
+
+def better_name(name: str, prefix: str) -> str:
+    """Return the suggested tool name: `ResizeImage` in the folder `image` -> `image_resize`."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    plain = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")
+    if not prefix or plain == prefix or plain.startswith(f"{prefix}_"):
+        return plain[:64]
+    # The domain may come last: `write_excel` -> `excel_write`.
+    rest = f"_{plain}_".replace(f"_{prefix}_", "_", 1).strip("_")
+    return f"{prefix}_{rest}"[:64]
+
+
+def judge_descriptions(
+    sheet: CheckSheet, tools: Sequence[DraftTool], libraries: frozenset[str]
+) -> None:
+    """Check tool descriptions: a verb first, a limit, a length, no library, no praise."""
+    told = [tool for tool in tools if tool.description]
+    sheet.judge(
+        "description-verb",
+        (
+            (tool.told or tool.line, {"name": tool.name, "start": _start(tool.description)})
+            for tool in told
+            if not begins_with_verb(tool.description)
+        ),
+    )
+    sheet.judge(
+        "description-limit",
+        (
+            (tool.told or tool.line, {"name": tool.name})
+            for tool in told
+            if not has_limit(tool.description)
+        ),
+    )
+    sheet.judge("description-length", _lengths(told))
+    for rule, odd in (
+        ("description-library", [library_in(tool.description, libraries) for tool in told]),
+        ("description-filler", [filler_in(tool.description) for tool in told]),
+    ):
+        sheet.judge(
+            rule,
+            (
+                (tool.told or tool.line, {"name": tool.name, "word": word[:60]})
+                for tool, word in zip(told, odd, strict=True)
+                if word
+            ),
+        )
+
+
+def _lengths(tools: Sequence[DraftTool]) -> Iterator[Slip]:
+    for tool in tools:
+        length, (least, most) = length_of(tool.description), bounds_of(tool.description)
+        if not least <= length <= most:
+            yield tool.told or tool.line, {
+                "name": tool.name, "length": str(length), "least": str(least), "most": str(most),
+            }  # fmt: skip
+
+
+def _start(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain[:8] if language_of(text) == "zh" else " ".join(plain.split()[:2])[:40]
+
+
+def judge_parameters(sheet: CheckSheet, parts: Sequence[DraftParameter]) -> None:
+    """Check parameter descriptions: meaning, bounds, example."""
+    sheet.judge(
+        "parameter-what",
+        ((one.line, {"name": one.name}) for one in parts if not has_meaning(one.description)),
+    )
+    sheet.judge(
+        "parameter-bound",
+        ((one.line, {"name": one.name}) for one in parts if not has_bound(one.description)),
+    )
+    sheet.judge(
+        "parameter-example",
+        (
+            (one.line, {"name": one.name})
+            for one in parts
+            if not has_example(one.description, truth=one.type == "boolean")
+        ),
+    )
+
+
+def judge_language(sheet: CheckSheet, tools: Sequence[DraftTool], wanted: str, reason: str) -> None:
+    """Check that descriptions are in the required language."""
+    if not wanted:
+        sheet.skip(reason, "texts-language")
+        return
+    texts = [(tool.line, tool.name, tool.description) for tool in tools if tool.description] + [
+        (one.line, one.name, one.description)
+        for tool in tools
+        for one in tool.parameters
+        if one.description
+    ]
+    sheet.judge(
+        "texts-language",
+        ((line, {"name": name}) for line, name, text in texts if language_of(text) != wanted),
+    )
+
+
+MessageSlip = Literal["", "no-step", "vague", "empty-step"]
+
+_DASH = re.compile(r"\s*(?:—+|–|―)\s*")
+_VAGUE = frozenset((
+    "错误", "出错", "出错了", "失败", "操作失败", "执行失败", "发生错误", "未知错误", "系统错误",
+    "异常", "无效", "error", "failed", "failure", "fail", "invalid", "oops", "unknown", "problem",
+    "an error occurred", "something went wrong", "unknown error", "operation failed", "it failed",
+))  # fmt: skip
+_AGAIN = frozenset(("请重试", "重试", "请再试一次", "请稍后重试", "稍后再试", "请稍后再试")) | {
+    "try again", "please try again", "retry", "please retry", "try again later",
+}  # fmt: skip
+_INSIDE = re.compile(
+    r"Traceback \(most recent call last\)|File \"[^\"]+\", line \d+|^\s*at .+:\d+:\d+\)?$|"
+    r"\bgoroutine \d+ \[|"
+    r"\bruntime error: |\bpanic: |index out of range|nil pointer dereference|undefined is not|"
+    r"Cannot read propert(?:y|ies) of|\bNoneType\b|\[Errno \d+\]|\bENOENT\b|"
+    r"no such file or directory|"
+    r"segmentation fault|\b[A-Z]\w+(?:Error|Exception)\b",
+    re.MULTILINE,
+)
+"""Patterns of Python, Node, Go and C internals."""
+
+
+def message_error(message: str) -> MessageSlip:
+    """Return the error in a message's form: none, no next step, or a vague word."""
+    parts = _DASH.split(message[:MAX_EXAMINED_CHARS].strip(), maxsplit=1)
+    problem = parts[0].strip(" ：:。.!！")
+    if problem.lower() in _VAGUE or not problem:
+        return "vague"
+    if len(parts) == 1:
+        return "no-step"
+    step = parts[1].strip(" 。.!！")
+    if step.lower() in _AGAIN or not _is_specific(step):
+        return "empty-step"
+    return ""
+
+
+def _is_specific(step: str) -> bool:
+    if "…" in step or len(re.findall("[\u4e00-\u9fff]", step)) >= 2:
+        return True
+    return len(re.findall(r"[A-Za-z]+", step)) >= 2
+
+
+def internals_in(message: str) -> str:
+    """Return program internals in a message; empty without any."""
+    found = _INSIDE.search(message[:MAX_EXAMINED_CHARS])
+    return " ".join(found.group().split()) if found else ""

@@ -1,0 +1,471 @@
+"""Test cases of a tool skill and their execution, for `satchel test`.
+
+example   from the manifest: the reply has output
+refused   invalid arguments of an agent: they never reach the program
+program   invalid arguments passed to the program: it replies with an error and does not crash. Any
+          reply to an unknown parameter is accepted
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from satchel.authoring.text_rules import internals_in, message_error
+from satchel.errors import InvalidInput, Refused, SatchelError
+from satchel.i18n import Message, language, say
+from satchel.skill.manifest_parser import load_manifest
+from satchel.tools.lookup import blocked_skill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from satchel.envelope import Envelope, ErrorCode
+    from satchel.library.tool_scanner import ToolSkill, ToolSnapshot
+    from satchel.runners.base import Program, RunResult
+    from satchel.satchel import Satchel
+    from satchel.skill.manifest import Parameter, ToolDecl, ToolManifest
+    from satchel.tools import Toolset
+
+Kind = Literal["example", "refused", "program"]
+ESCAPE = "../../../../../../etc/passwd"
+NOWHERE = "no-such-folder/no-such-file.txt"
+UNKNOWN = "no_such_parameter"
+_WRONG: dict[str, Any] = {
+    "string": [1, 2],
+    "integer": "not a number",
+    "number": "not a number",
+    "boolean": "perhaps",
+}
+"""Type -> an invalid value."""
+_PLAIN: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True}
+
+
+class ToolTestCase(NamedTuple):
+    """A test call."""
+
+    tool: str
+    kind: Kind
+    title: str
+    arguments: dict[str, Any]
+    must_fail: bool = True
+    """For the program: whether a reply without an error fails. Otherwise any reply passes."""
+    needs: tuple[str, ...] = ()
+    """Files of the workspace that an example reads."""
+
+
+def cases_of(manifest: ToolManifest, tool: ToolDecl) -> list[ToolTestCase]:
+    """Every case of one tool."""
+    return [*_examples(manifest, tool), *_wrong(manifest, tool)]
+
+
+def _examples(manifest: ToolManifest, tool: ToolDecl) -> Iterator[ToolTestCase]:
+    for at, shown in enumerate(tool.docs.examples, 1):
+        needs = tuple(
+            str(shown.arguments[name])
+            for name in manifest.files.read
+            if isinstance(shown.arguments.get(name), str) and shown.arguments[name]
+        )
+        title = shown.scenario or say("example {count}", count=at)
+        yield ToolTestCase(
+            tool.name, "example", title, dict(shown.arguments), must_fail=False, needs=needs
+        )
+
+
+def missing_files(case: ToolTestCase, workspace: str) -> list[str]:
+    """Return files of an example that the workspace lacks.
+
+    Paths are untrusted and checked like those of a call: no link and no `..` leads out.
+
+    Raises:
+        ToolFailed: one leads outside, is no file, or is too large.
+    """
+    from satchel.tools.workspace import NOT_FOUND, ToolFailed, Workspace
+
+    missing: list[str] = []
+    place = Workspace(workspace)
+    for path in case.needs:
+        try:
+            place.check_source(path)
+        except ToolFailed as exc:
+            if exc.failure is not NOT_FOUND:
+                raise
+            missing.append(path)
+    return missing
+
+
+def valid_arguments(tool: ToolDecl) -> dict[str, Any]:
+    """Return valid arguments: those of the first example, or generated ones."""
+    if tool.docs.examples:
+        return dict(tool.docs.examples[0].arguments)
+    return {one.name: _PLAIN[one.type] for one in tool.parameters if one.required}
+
+
+def _wrong(manifest: ToolManifest, tool: ToolDecl) -> Iterator[ToolTestCase]:
+    good = valid_arguments(tool)
+    for one in tool.parameters:
+        if one.required:
+            left = {name: value for name, value in good.items() if name != one.name}
+            yield from _both(tool, say("without `{name}`", name=one.name), left)
+    for one in tool.parameters:
+        title = say("`{name}` of a wrong type", name=one.name)
+        # A program may treat a wrong boolean as it likes.
+        strict = one.type != "boolean"
+        yield from _both(tool, title, {**good, one.name: _WRONG[one.type]}, must_fail=strict)
+    title = say("an unknown parameter")
+    yield from _both(tool, title, {**good, UNKNOWN: 1}, must_fail=False)
+    for one in _paths(manifest, tool):
+        only = _only(tool, good, one)
+        yield from _both(
+            tool, say("`{name}` leads outside", name=one.name), {**only, one.name: ESCAPE}
+        )
+        if one.name in manifest.files.read:
+            title = say("`{name}` is not there", name=one.name)
+            yield from _both(tool, title, {**only, one.name: NOWHERE})
+
+
+def _both(
+    tool: ToolDecl, title: str, arguments: dict[str, Any], *, must_fail: bool = True
+) -> Iterator[ToolTestCase]:
+    yield ToolTestCase(tool.name, "refused", title, arguments)
+    yield ToolTestCase(tool.name, "program", title, arguments, must_fail)
+
+
+def _paths(manifest: ToolManifest, tool: ToolDecl) -> list[Parameter]:
+    named = {*manifest.files.read, *manifest.files.write}
+    return [one for one in tool.parameters if one.name in named]
+
+
+def _only(tool: ToolDecl, good: dict[str, Any], path: Parameter) -> dict[str, Any]:
+    """Return valid arguments beside a path: required ones only, since others may exclude it."""
+    required = {one.name for one in tool.parameters if one.required}
+    return {name: value for name, value in good.items() if name in required and name != path.name}
+
+
+State = Literal["pass", "fail", "not-run"]
+_REFUSALS = frozenset(("INVALID_PARAM", "ACCESS_DENIED", "NOT_FOUND", "IS_DIRECTORY"))
+
+
+class CaseResult(NamedTuple):
+    """The result of a test case."""
+
+    case: ToolTestCase
+    state: State
+    said: str = ""
+    """The reply, or why it was not run."""
+    ms: float = 0.0
+    remedy: str = ""
+    """The fix for a program that failed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "tool": self.case.tool,
+            "kind": self.case.kind,
+            "case": self.case.title,
+            "arguments": self.case.arguments,
+            "state": self.state,
+            "said": self.said,
+            "ms": round(self.ms, 1),
+        }
+
+
+def run_cases(bench: TestBench) -> Iterator[CaseResult]:
+    """Run every case of every tool, one after the other."""
+    for tool in bench.manifest.tools:
+        for case in cases_of(bench.manifest, tool):
+            yield run_case(bench, tool, case)
+
+
+def run_case(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult:
+    """Run one case; errors of a program are results."""
+    try:
+        if case.kind == "example":
+            return _example(bench, tool, case)
+        if case.kind == "refused":
+            return _refused(bench, case)
+        return _program(bench, tool, case)
+    except SatchelError as exc:
+        return CaseResult(case, "fail", exc.message)
+
+
+# --- examples -----------------------------------------------------------------------------
+
+
+def _example(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult:
+    from satchel.tools.workspace import ToolFailed
+
+    try:
+        missing = missing_files(case, bench.satchel.settings.project)
+        if missing:
+            return CaseResult(case, "not-run", say("needs {files}", files=", ".join(missing)))
+        if bench.manifest.secrets:
+            names = ", ".join(bench.manifest.secrets)
+            return CaseResult(
+                case, "not-run", say("needs the secrets {names}: use `satchel try`", names=names)
+            )
+        result = _run_example(bench, tool, case)
+    except ToolFailed as exc:  # unused by every tool, so not copied
+        return CaseResult(case, "not-run", exc.failure.message(language(), exc.values))
+    return CaseResult(case, *_judge_output(result), result.ran_ms)
+
+
+def _run_example(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> RunResult:
+    """Run the program with the files of an agent's call.
+
+    A tool that writes gets copies in a temporary folder, never the project.
+
+    Raises:
+        ToolFailed: one of the files may not be used.
+    """
+    from satchel.tools.program_tool import check_files
+    from satchel.tools.schema import check
+
+    project, files = bench.satchel.settings.project, bench.manifest.files
+    arguments = check_files(files, check(dict(case.arguments), tool.schema(), {}), project)
+    if files.access != "write":
+        return bench.run(tool, arguments)
+    import tempfile
+
+    from satchel.tools.workspace import Workspace
+
+    with tempfile.TemporaryDirectory(prefix="satchel-test-") as folder:
+        # Both paths are untrusted: they are read and written only with these functions.
+        source, copy = Workspace(project), Workspace(folder)
+        for path in (arguments.get(name) for name in files.read):
+            if isinstance(path, str) and path:
+                copy.write(path, source.read(path), overwrite=True)
+        return bench.run(tool, arguments, folder)
+
+
+def _judge_output(result: RunResult) -> tuple[State, str]:
+    if result.fault is not None:
+        return "fail", _fault(result)
+    if result.error:
+        return "fail", result.error
+    if not result.output and result.data is None:
+        return "fail", say("the answer is empty")
+    return "pass", result.output
+
+
+# --- wrong arguments ----------------------------------------------------------------------
+
+
+def _refused(bench: TestBench, case: ToolTestCase) -> CaseResult:
+    """Make an agent's call, which must not reach the program."""
+    reply = _as_agent(bench, case)
+    if reply.error is None:
+        return CaseResult(case, "fail", say("it was not refused"))
+    if "ran_ms" in reply.stats:
+        return CaseResult(
+            case, "fail", say("the program was started: {said}", said=reply.error.message)
+        )
+    state: State = "pass" if reply.error.code in _REFUSALS else "fail"
+    return CaseResult(case, state, reply.error.message, float(reply.stats.get("time_ms", 0)))
+
+
+def _as_agent(bench: TestBench, case: ToolTestCase) -> Envelope:
+    """Return an agent's reply, from the toolset or, outside a library, from its checks."""
+    from satchel.envelope import answer, failure
+    from satchel.tools.program_tool import check_files
+    from satchel.tools.schema import check
+
+    toolset = _untraced(bench)
+    if case.tool in toolset.names:
+        return toolset.call(case.tool, case.arguments)
+    tool = next(one for one in bench.manifest.tools if one.name == case.tool)
+    try:
+        checked = check(dict(case.arguments), tool.schema(), {})
+        check_files(bench.manifest.files, checked, bench.satchel.settings.project)
+    except SatchelError as exc:
+        return failure(cast("ErrorCode", exc.code), exc.message, exc.hint, params={}, time_ms=0)
+    return answer("", {}, params={}, time_ms=0)
+
+
+def _untraced(bench: TestBench) -> Toolset:
+    """Return an agent's tools without tracing: errors of a test are intended."""
+    from satchel.tools import make_toolset
+    from satchel.trace import Trace
+
+    satchel = bench.satchel
+    alone = satchel.settings._replace(packaged=False)
+    return make_toolset(
+        satchel.library,
+        alone,
+        trace=Trace(enabled=False),
+        detector=lambda: satchel.detector,
+        engine=satchel.engine,
+    )
+
+
+def _program(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult:
+    result = bench.run(tool, case.arguments)
+    if result.fault is not None:
+        remedy = say("Catch everything around the work, and answer with an error")
+        return CaseResult(case, "fail", _fault(result), result.ran_ms, remedy)
+    if not result.error:
+        state: State = "fail" if case.must_fail else "pass"
+        said = say("it answered as if nothing were wrong") if case.must_fail else result.output
+        remedy = say("Answer with an empty `output` and an `error`, and exit with 0")
+        return CaseResult(case, state, said, result.ran_ms, remedy)
+    return CaseResult(case, *_judge_error(result), result.ran_ms, _advice(result))
+
+
+def _advice(result: RunResult) -> str:
+    if internals_in(result.error):
+        return say("Say it in your own words, and write the details to stderr")
+    return say("Write it as `<problem>: <value> — <what to do next>`")
+
+
+def _judge_error(result: RunResult) -> tuple[State, str]:
+    if result.output and not result.error:
+        return "fail", say("there is no error")
+    if internals_in(result.error):
+        return "fail", say("the error shows the inside: {said}", said=result.error)
+    if message_error(result.error):
+        words = say(
+            "the error is not `<problem>: <value> — <next step>`: {said}", said=result.error
+        )
+        return "fail", words
+    return "pass", result.error
+
+
+def _fault(result: RunResult) -> str:
+    from satchel.tools.framing import one_line
+
+    said = str(result.fault)
+    if result.detail:
+        said = Message("{code} ({known})", code=said, known=one_line(result.detail, 300))
+    last = result.stderr.strip().splitlines()[-1:] if result.stderr else []
+    return Message("{said}: {answer}", said=said, answer=last[0]) if last else said
+
+
+class Untrusted(Refused):
+    """The skill is not trusted, so its program is not run."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            say("`{name}` is not trusted, so its program is not run", name=name),
+            say("Run `satchel trust` in the project"),
+        )
+        self.name = name
+
+
+class TestBench(NamedTuple):
+    """A program ready to run."""
+
+    satchel: Satchel
+    folder: str
+    manifest: ToolManifest
+    program: Program
+    own: bool = False
+    """Whether the skill is the user's own."""
+
+    def run(self, tool: ToolDecl, arguments: Mapping[str, Any], workspace: str = "") -> RunResult:
+        """Pass arguments to the program unchecked; secrets are not passed.
+
+        Args:
+            tool: The tool.
+            arguments: Any arguments.
+            workspace: The visible folder instead of the project.
+
+        Raises:
+            Unsandboxed: there is no sandbox, and the user did not agree to go without.
+        """
+        from satchel.runners.base import ProgramPermissions, RunRequest
+        from satchel.tools.program_tool import limits_of
+
+        access = self.manifest.files.access
+        place = (workspace or self.satchel.settings.project) if access != "none" else ""
+        writable = access == "write" and bool(workspace)
+        return self.satchel.engine.run(
+            RunRequest(
+                self.folder,
+                tool.name,
+                arguments,
+                self.program,
+                # A test never writes to the project.
+                ProgramPermissions(place, writable=writable, network=self.manifest.network),
+                limits_of(self.manifest, self.satchel.settings),
+                several=self.manifest.several,
+                own=self.own,
+            )
+        )
+
+
+def open_program(satchel: Satchel, folder: str, *, own: bool = False) -> TestBench:
+    """Prepare the skill of a folder for tests; build its program if necessary.
+
+    Raises:
+        InvalidInput: its skill.yaml cannot be used.
+        Refused: it is not trusted.
+        MissingRuntime: a Python, Node or Go is needed that is not here.
+        BuildFailed: dependencies cannot be had, or it does not build.
+    """
+    reading = load_manifest(folder)
+    if reading.manifest is None:
+        first = next(one for one in reading.problems if one.severity == "error")
+        raise InvalidInput(first.message, first.fix)
+    check_trust(satchel, folder)
+    program = satchel.engine.prepare(folder, reading.manifest, own=own)
+    return TestBench(satchel, folder, reading.manifest, program, own)
+
+
+def check_trust(satchel: Satchel, folder: str) -> None:
+    """Refuse a skill that an agent could not call.
+
+    Raises:
+        Refused: it is not trusted or not offered, or the folder is not in the library.
+        SatchelError: it may not be used as it is.
+    """
+    look = satchel.library.tools()
+    path = os.path.abspath(folder)
+    found = next((one for one in (*look.skills, *look.hidden) if one.skill.base_dir == path), None)
+    if found is None:
+        if satchel.settings.trust == "all":
+            return
+        raise Refused(
+            say("The folder is not one of this project's skills, so nobody trusts it"),
+            say("Bring it in with `satchel import {path}`, then run it by its name", path=path),
+        )
+    skill = found.skill
+    if skill.state == "untrusted" and skill.ref not in look.refused:
+        raise Untrusted(skill.typed)
+    check_runnable(look, found)
+
+
+def check_runnable(look: ToolSnapshot, source: ToolSkill) -> None:
+    """Require that an agent could call the skill.
+
+    Args:
+        look: The snapshot with the skill.
+        source: The skill, offered or hidden.
+
+    Raises:
+        Refused: it is not offered; the message contains the reason.
+        SatchelError: it may not be used as it is.
+    """
+    skill = source.skill
+    if skill.state == "active":
+        return
+    name = skill.typed
+    exc = look.refused.get(skill.ref)
+    if exc is not None:
+        raise exc
+    if skill.state == "blocked":
+        raise Refused(*blocked_skill(skill))
+    if skill.state == "shadowed":
+        raise Refused(
+            say("`{name}` is shadowed by `{winner}`, so its program is not run",
+                name=name, winner=skill.winner),
+            say("Rename it, or remove `{winner}`", winner=skill.winner),
+        )  # fmt: skip
+    if skill.state == "excluded":
+        raise Refused(
+            say("`{name}` is left out by a filter, so its program is not run", name=name),
+            say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
+        )
+    raise Refused(
+        say("`{name}` is not trusted, so its program is not run", name=name),
+        say("Run `satchel trust` in the project"),
+    )

@@ -1,0 +1,365 @@
+"""Trigger tests: prompts that should and should not select a skill.
+
+Run by `satchel test --triggers`. A prompt that should select the skill passes when it is among the
+matches; one that should not passes when it is not, and the skill under `instead` is. The detector
+decides; no model is called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel.detect.tokenizer import DENSE_STOPWORDS, STOPWORDS
+from satchel.errors import InvalidInput, NotFound, SatchelError, SkillBroken
+from satchel.i18n import say
+from satchel.skill.file_tree import skill_md_name
+from satchel.skill.model import Skill, SkillOrigin
+from satchel.skill.problems import Problem
+from satchel.skill.reader import load_document
+from satchel.skill.trigger_file import has_triggers, load_triggers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+
+    from satchel.detect import Match
+    from satchel.detect.pipeline import SelectionPipeline
+    from satchel.satchel import Satchel
+    from satchel.skill.trigger_file import TriggerPrompt, Triggers
+
+    Subject = tuple[Skill, Triggers]
+
+OTHERS = ("builtin", "system", "global")
+"""Locations outside the project."""
+_MIN_NAME_SIMILARITY = 0.6
+"""From this similarity one name may be a typo of the other."""
+_MAX_WORDS_SHOWN = 5
+
+
+class PromptResult(NamedTuple):
+    """The result of one prompt."""
+
+    prompt: TriggerPrompt
+    chosen: bool
+    rank: int
+    """The rank of the skill; 0 when nothing matched."""
+    rivals: tuple[Match, ...]
+    """Other matches, best first."""
+    own: Match | None
+    """The match of the skill."""
+    missing: tuple[str, ...]
+    """Words of the prompt that the skill lacks."""
+    sure: tuple[float, float]
+    """The fit of the best skill, and the threshold."""
+    stand_in: str = ""
+    """The near copy selected instead."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the skill, and the one under `instead`, were selected as expected."""
+        return self.chosen == self.prompt.fires and self.instead
+
+    @property
+    def instead(self) -> bool:
+        """Whether the skill under `instead` was selected, if any."""
+        wanted = self.prompt.instead
+        return not wanted or any(one.name == wanted for one in self.rivals)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "prompt": self.prompt.text,
+            "line": self.prompt.line,
+            "should": self.prompt.fires,
+            "chosen": self.chosen,
+            "ok": self.ok,
+            "rank": self.rank or None,
+            "fit": round(self.sure[0], 4),
+            "threshold": round(self.sure[1], 4),
+            "evidence": list(self.own.evidence) if self.own is not None else [],
+            "rivals": [
+                {"name": one.name, "ref": one.skill.ref, "evidence": list(one.evidence)}
+                for one in self.rivals
+            ],
+            "missing": [word for word in self.missing if is_significant(word)][:_MAX_WORDS_SHOWN],
+            "stand_in": self.stand_in or None,
+            "instead": self.prompt.instead or None,
+            "instead_chosen": self.instead if self.prompt.instead else None,
+            "note": self.prompt.note or None,
+            "detector_notes": list(self.notes),
+        }
+
+
+class TriggerResult(NamedTuple):
+    """The results of one skill's prompts."""
+
+    skill: Skill
+    path: str
+    rows: tuple[PromptResult, ...]
+
+    def cell(self, *, fires: bool, chosen: bool) -> int:
+        """Return one cell of the confusion matrix."""
+        return sum(row.prompt.fires is fires and row.chosen is chosen for row in self.rows)
+
+    @property
+    def recall(self) -> float | None:
+        """Recall; None without positive prompts."""
+        hits, missed = (self.cell(fires=True, chosen=yes) for yes in (True, False))
+        return hits / (hits + missed) if hits + missed else None
+
+    @property
+    def precision(self) -> float | None:
+        """Precision; None without matches."""
+        hits, wrong = (self.cell(fires=yes, chosen=True) for yes in (True, False))
+        return hits / (hits + wrong) if hits + wrong else None
+
+    def passes(self, least_recall: float = 1.0, least_precision: float = 1.0) -> bool:
+        """Whether both measures reach their bounds, and every `instead` was selected."""
+        recall, precision = self.recall, self.precision
+        return (
+            (recall is None or recall >= least_recall)
+            and (precision is None or precision >= least_precision)
+            and all(row.instead for row in self.rows)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "name": self.skill.name,
+            "ref": self.skill.ref,
+            "path": self.path,
+            "recall": _rounded(self.recall),
+            "precision": _rounded(self.precision),
+            "should": {
+                "chosen": self.cell(fires=True, chosen=True),
+                "missed": self.cell(fires=True, chosen=False),
+            },
+            "should_not": {
+                "quiet": self.cell(fires=False, chosen=False),
+                "fired": self.cell(fires=False, chosen=True),
+            },
+            "prompts": [row.to_dict() for row in self.rows],
+        }
+
+
+def run_subjects(
+    satchel: Satchel,
+    subjects: Sequence[tuple[Skill, Triggers]],
+    tell: Callable[[str, int, int], object],
+) -> list[TriggerResult]:
+    """Run the prompts of some skills in the offered library.
+
+    Args:
+        satchel: Provides skills and detector.
+        subjects: The skills with their prompts.
+        tell: Called with a skill's name, the number of prompts run, and the total.
+
+    Raises:
+        InvalidInput: one of the skills cannot be chosen by a prompt.
+    """
+    skills: Sequence[Skill] = satchel.library.snapshot().for_model
+    for skill, _ in subjects:
+        skills = skills_with(skills, skill)
+    with suppress(OSError, SatchelError):  # another process is indexing, or a model is unavailable
+        satchel.prepare()
+    total = sum(len(triggers.prompts) for _, triggers in subjects)
+    results: list[TriggerResult] = []
+    done = 0
+    for skill, triggers in subjects:
+        rows: list[PromptResult] = []
+        for row in run_prompts(skill, triggers.prompts, skills, satchel.detector):
+            rows.append(row)
+            done += 1
+            tell(skill.name, done, total)
+        results.append(TriggerResult(skill, triggers.path, tuple(rows)))
+    return results
+
+
+def run_prompts(
+    skill: Skill,
+    prompts: Sequence[TriggerPrompt],
+    skills: Sequence[Skill],
+    detector: SelectionPipeline,
+) -> Iterator[PromptResult]:
+    """Run the detector for each prompt.
+
+    Args:
+        skill: The tested skill; it is among `skills`.
+        prompts: Its prompts.
+        skills: The library.
+        detector: The detector.
+    """
+    for prompt in prompts:
+        yield _run(skill, prompt, skills, detector)
+
+
+def unknown_instead(prompts: Sequence[TriggerPrompt], known: Container[str]) -> list[TriggerPrompt]:
+    """Return prompts whose `instead` names an unknown skill."""
+    return [one for one in prompts if one.instead and one.instead not in known]
+
+
+def _run(
+    skill: Skill, prompt: TriggerPrompt, skills: Sequence[Skill], detector: SelectionPipeline
+) -> PromptResult:
+    answer = detector.look(prompt.text, skills)
+    own = next((one for one in answer.matches if one.skill.path == skill.path), None)
+    others = tuple(one for one in answer.matches if one.skill.path != skill.path)
+    sure = (answer.fit, answer.threshold)
+    if own is not None:
+        rank = answer.matches.index(own) + 1
+        return PromptResult(prompt, True, rank, others, own, (), sure, notes=answer.notes)  # noqa: FBT003
+    where = detector.place(prompt.text, skills, skill)
+    return PromptResult(
+        prompt,
+        chosen=False,
+        rank=where.rank,
+        rivals=others,
+        own=where.match,
+        missing=where.missing,
+        sure=sure,
+        stand_in=next((other for copy, other in answer.collapsed if copy == skill.name), ""),
+        notes=answer.notes,
+    )
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
+
+
+# --- which skills ------------------------------------------------------------------------
+
+
+def skill_at(folder: str) -> Skill:
+    """Load the skill of a folder outside the library.
+
+    Raises:
+        NotFound: it has no SKILL.md.
+        SkillBroken: that is not a skill.
+    """
+    folder = os.path.abspath(folder)
+    try:
+        file = skill_md_name(os.listdir(folder))
+    except OSError:
+        file = ""
+    if not file:
+        raise NotFound(
+            say("There is no SKILL.md in `{path}`", path=folder),
+            say("Give the folder of a skill, or write one with `satchel new`"),
+        )
+    document = load_document(folder, file)
+    if document.head is None:
+        first = next(one for one in document.problems if one.severity == "error")
+        raise SkillBroken(
+            say(
+                "`{name}` is not a skill yet: {problem}",
+                name=os.path.basename(folder),
+                problem=first.message,
+            ),
+            first.fix,
+        )
+    origin = SkillOrigin(os.path.dirname(folder), "extra", os.path.dirname(folder))
+    return Skill(document.head, origin)
+
+
+def skills_with(offered: Sequence[Skill], skill: Skill) -> tuple[Skill, ...]:
+    """Return the offered skills with this one in place of those with its name.
+
+    Raises:
+        InvalidInput: it cannot be selected by a prompt.
+    """
+    if skill.is_tool:
+        raise InvalidInput(
+            say("`{name}` has tools and no instructions to choose", name=skill.name),
+            say("Run its examples: `satchel test {name}`", name=skill.typed),
+        )
+    if not skill.for_model:
+        raise InvalidInput(
+            say("`{name}` is chosen by people alone: `disable-model-invocation`", name=skill.name),
+            say("Remove that line from its SKILL.md to have models choose it"),
+        )
+    if any(one is skill for one in offered):
+        return tuple(offered)
+    active = skill._replace(state="active", winner="")
+    others = (one for one in offered if one.name != skill.name and one.path != skill.path)
+    return (*others, active)
+
+
+def subjects(skills: Iterable[Skill], *, everything: bool = False) -> list[Subject]:
+    """Return selectable skills that have trigger prompts.
+
+    Args:
+        skills: All known skills.
+        everything: Whether to include skills outside the project.
+    """
+    every = [
+        skill
+        for skill in skills
+        if (everything or skill.source not in OTHERS)
+        and skill.for_model
+        and not skill.is_tool
+        and skill.state in ("active", "untrusted")
+        and not skill.origin.remote
+        and has_triggers(skill.base_dir)
+    ]
+    read = [(skill, load_triggers(skill.base_dir)) for skill in every]
+    return [(skill, triggers) for skill, triggers in read if triggers is not None]
+
+
+def with_known_names(found: Sequence[Subject], skills: Iterable[Skill]) -> list[Subject]:
+    """Return the subjects, with unknown `instead` names as problems of their file.
+
+    Args:
+        found: Skills with their prompts.
+        skills: All known skills.
+    """
+    from difflib import get_close_matches
+
+    names = {skill.name for skill in skills}
+    names.update(skill.name for skill, _ in found)
+    checked: list[Subject] = []
+    for skill, triggers in found:
+        problems = list(triggers.problems)
+        for prompt in unknown_instead(triggers.prompts, names):
+            near = get_close_matches(prompt.instead, sorted(names), 1, cutoff=_MIN_NAME_SIMILARITY)
+            better = f"`{near[0]}`" if near else say("a name that `satchel list` shows")
+            values = {"name": prompt.instead, "better": better}
+            problem = Problem("triggers-instead", triggers.path, prompt.line, values=values)
+            problems.append(problem)
+        problems.sort(key=lambda problem: problem.line)
+        checked.append((skill, triggers._replace(problems=tuple(problems))))
+    return checked
+
+
+DENSE = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Scripts that write no spaces."""
+_ASKING = frozenset(("add", "check", "look", "new", "stuff", "work"))
+"""Words that occur in any request."""
+_EASTERN = (
+    "看下 看一看 看一下 麻烦 好吗 能不能 可不可以 是不是 有没有 里面 东西 事情 这里 那里 怎么样 "
+    "不知道 一点 一遍 一次 我的 你的 教えて 見て お願い"
+)
+_IDLE_EAST = re.compile(
+    "|".join(
+        (
+            r"([\u3400-\u9fff])\1",  # 看看, 试试
+            "[这那哪一每某几][份篇段张个些条次种本件套里边样句行页]",
+            *sorted((w for w in (*DENSE_STOPWORDS, *_EASTERN.split()) if len(w) > 1), key=len)[
+                ::-1
+            ],
+        )
+    )
+)
+"""Chinese and Japanese request words."""
+
+
+def is_significant(word: str) -> bool:
+    """Whether a word is significant."""
+    low = word.lower().replace("'", "").replace("’", "")
+    if DENSE.search(low):
+        return len(low) > 1 and not _IDLE_EAST.fullmatch(low)
+    return low not in STOPWORDS and low not in _ASKING and not low.isdigit()

@@ -1,0 +1,602 @@
+"""Budget allocation of the catalogue.
+
+    1. Everything in full, if that fits.
+    2. All descriptions cut to one common length; short ones stay complete.
+    3. If even stubs do not fit for all: every name, and descriptions for the first of them.
+    4. If not even the names fit: as many names as fit, and the rest as a count.
+
+Pinned skills come first and in full. All others keep the given order, which is the order of the
+locations. Usage is ignored: a skill that was never used must stay findable, and a block that
+follows usage would change from turn to turn and invalidate the provider's prompt cache.
+
+The time is bounded by the skills that could be listed, plus one fixed sample.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from posixpath import normpath
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from satchel.catalogue.render import TOPICS, CatalogueEntry, ListedCounts, clean, note
+from satchel.errors import InvalidInput
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from satchel.catalogue.render import CatalogueForm
+    from satchel.skill.model import Skill
+
+Unit = Literal["characters", "tokens"]
+Standing = Literal["full", "shortened", "named", "unlisted", "withheld"]
+
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+_WIDE = re.compile("[^\x00-\u07ff]")
+
+
+class Budget(NamedTuple):
+    """The size limit of a catalogue.
+
+    Tokens are estimated, because every model counts differently and a catalogue must not need a
+    tokenizer: four ASCII characters are one token, two of the other alphabets (Latin with accents,
+    Greek, Cyrillic, Hebrew, Arabic) are one, and each Chinese, Japanese, Korean, Indic or Thai
+    character and each emoji is one. English prose comes out a little high, which is the safe side.
+    """
+
+    amount: int
+    unit: Unit = "characters"
+
+    @classmethod
+    def of(cls, characters: int) -> Budget:
+        """A number of characters."""
+        return cls(characters).checked()
+
+    @classmethod
+    def tokens(cls, amount: int) -> Budget:
+        """A number of tokens, as estimated."""
+        return cls(amount, "tokens").checked()
+
+    @classmethod
+    def share(cls, part: float, window: int) -> Budget:
+        """A share, such as 0.02, of a context window in tokens.
+
+        Raises:
+            InvalidInput: the part is not between 0 and 1.
+        """
+        if not 0 <= part <= 1:
+            raise InvalidInput(
+                f"A share of the window lies between 0 and 1, and `{part}` does not",
+                "Write 0.02 for two per cent",
+            )
+        return cls(int(part * window), "tokens").checked()
+
+    def checked(self) -> Budget:
+        """Return the budget.
+
+        Raises:
+            InvalidInput: it is negative or in an unknown unit.
+        """
+        if self.amount < 0:
+            raise InvalidInput(
+                f"A budget cannot be less than nothing: `{self.amount}`", "Write 12000"
+            )
+        if self.unit not in ("characters", "tokens"):
+            raise InvalidInput(
+                f"A budget is counted in characters or tokens, not in `{self.unit}`",
+                "Write `tokens`",
+            )
+        return self
+
+    @property
+    def room(self) -> int:
+        """The amount in the units of `weigh`."""
+        return self.amount * 4 if self.unit == "tokens" else self.amount
+
+    def weigh(self, text: str) -> int:
+        """Return the size of `text`: characters, or quarters of a token.
+
+        Sizes add up: the whole is exactly the sum of its parts.
+        """
+        if self.unit == "characters" or text.isascii():
+            return len(text)
+        return len(text) + len(_NOT_ASCII.findall(text)) + 2 * len(_WIDE.findall(text))
+
+    def measure(self, text: str) -> int:
+        """Return the size of `text` in the unit of the budget, rounded up."""
+        weight = self.weigh(text)
+        return (weight + 3) // 4 if self.unit == "tokens" else weight
+
+
+class Account(NamedTuple):
+    """How every skill is listed. The five parts together are `total`."""
+
+    budget: int
+    used: int
+    total: int
+    full: tuple[str, ...] = ()
+    shortened: tuple[str, ...] = ()
+    """Listed with a truncated description."""
+    named: tuple[str, ...] = ()
+    unlisted: int = 0
+    """Not listed; the block states their number and how to find them."""
+    withheld: tuple[str, ...] = ()
+    """Hidden from models by `disable-model-invocation`."""
+    unit: Unit = "characters"
+    unknown_pins: tuple[str, ...] = ()
+    """Pinned names that no listable skill has."""
+    rules: bool = True
+    """Whether the block explains when and how to load a skill; False where only names fit."""
+
+    def standing(self, name: str) -> Standing:
+        """Return how a skill of the catalogue is listed."""
+        if name in self.full:
+            return "full"
+        if name in self.shortened:
+            return "shortened"
+        if name in self.named:
+            return "named"
+        return "withheld" if name in self.withheld else "unlisted"
+
+    def summary(self) -> str:
+        """Return a summary in one sentence, without empty parts."""
+        used = {"used": self.used, "budget": self.budget}
+        room = (
+            say("about {used} of {budget} tokens", **used)
+            if self.unit == "tokens"
+            else say("{used} of {budget} characters", **used)
+        )
+        if not self.total:
+            return say("no skills; {room}", room=room)
+        if len(self.full) == self.total and self.rules:
+            if self.total == 1:
+                return say("1 skill, listed in full; {room}", room=room)
+            return say("{total} skills, all listed in full; {room}", total=self.total, room=room)
+        parts = (
+            (len(self.full), say("{count} in full", count=len(self.full))),
+            (len(self.shortened), say("{count} shortened", count=len(self.shortened))),
+            (len(self.named), say("{count} by name", count=len(self.named))),
+            (self.unlisted, say("{count} not listed", count=self.unlisted)),
+            (len(self.withheld), say("{count} withheld from models", count=len(self.withheld))),
+            (not self.rules, say("without the rules")),
+        )
+        named = say(", ").join(words for count, words in parts if count)
+        if self.total == 1:
+            return say("1 skill: {parts}; {room}", parts=named, room=room)
+        return say("{total} skills: {parts}; {room}", total=self.total, parts=named, room=room)
+
+
+MAX_NAME_CHARS = 256
+"""Longer names are not listed; libraries do not read them, since folder names end there too."""
+_MAX_ID_CHARS = 200
+_MAX_HINT_CHARS = 60
+
+
+class Description:
+    """The entry of one skill at any length."""
+
+    __slots__ = ("_ends", "_form", "_frame", "_frame_cost", "_scale", "_simple", "_whole", "text")
+
+    def __init__(self, skill: Skill, shown: str, form: CatalogueForm, scale: Budget) -> None:
+        hint, identity = clean(skill.argument_hint), clean(skill.id)
+        hint_part = shorten(hint, _MAX_HINT_CHARS, ())
+        same = identity == shown
+        id_part = "" if same else shorten(identity, _MAX_ID_CHARS, ())
+        raw = f"{skill.description} {skill.when_to_use}"
+        self.text = clean(raw[: scale.room])
+        self._whole = hint_part == hint and (same or (id_part == identity != ""))
+        if len(raw) > scale.room:  # more cannot fit
+            self.text += MORE
+            self._whole = False
+        self._form = form
+        self._scale = scale
+        origin, path = clean(skill.origin.remote), file_path(skill) if form.with_paths else ""
+        self._frame = form.frame(CatalogueEntry(shown, id_part, hint_part, origin, path=path))
+        self._frame_cost = scale.weigh("".join(self._frame) + form.between)
+        self._ends = sentence_ends(self.text)
+        # Text without quoting that counts one per character is measured by its length.
+        self._simple = scale.unit == "characters" and form.text(self.text) == self.text
+
+    def cost(self, limit: int) -> int:
+        """Return the size of the entry with at most `limit` characters of description."""
+        text = shorten(self.text, limit, self._ends)
+        weight = len(text) if self._simple else self._scale.weigh(self._form.text(text))
+        return self._frame_cost + weight
+
+    def write(self, limit: int) -> str:
+        """Return the entry."""
+        start, end = self._frame
+        return f"{start}{self._form.text(shorten(self.text, limit, self._ends))}{end}"
+
+    def is_full(self, limit: int) -> bool:
+        """Whether the description is complete at this length."""
+        return self._whole and len(self.text) <= limit
+
+
+class Candidate:
+    """A skill that may be listed."""
+
+    __slots__ = ("_description", "_form", "_scale", "_shown", "name", "name_cost", "place", "skill")
+
+    def __init__(
+        self, skill: Skill, shown: str, place: int, form: CatalogueForm, scale: Budget
+    ) -> None:
+        """Create a candidate.
+
+        Args:
+            skill: The skill.
+            shown: Its `shown_name`.
+            place: Its position among all; -1 when it is pinned.
+            form: The output form.
+            scale: Measures texts.
+        """
+        self.skill = skill
+        self.place = place
+        self._shown = shown
+        # A bare name must not imitate one of ours either.
+        origin = skill.origin.remote
+        label = (form.with_paths and file_path(skill)) or shown
+        self.name = form.name(f"{label} [{clean(origin)}]" if origin else label)
+        self.name_cost = scale.weigh(self.name + form.names_between)
+        self._form = form
+        self._scale = scale
+        self._description: Description | None = None
+
+    @property
+    def description(self) -> Description:
+        """Computed lazily: most candidates of a large library are never described."""
+        if self._description is None:
+            self._description = Description(self.skill, self._shown, self._form, self._scale)
+        return self._description
+
+
+def file_path(skill: Skill) -> str:
+    """Return the path of its SKILL.md for ReadFile; empty for a remote skill."""
+    if skill.origin.remote:
+        return ""
+    return clean(
+        skill.path if skill.source == "builtin" else normpath(f"{skill.ref}/{skill.head.file}")
+    )
+
+
+def shown_name(skill: Skill) -> str:
+    """Return the name as listed; empty when it cannot be listed."""
+    name = skill.head.name
+    return clean(name) if len(name) <= MAX_NAME_CHARS else ""
+
+
+MORE = "…"
+_MIN_KEPT_SHARE = 0.6
+"""Cut at a sentence end only if this share of the room is kept."""
+
+_SENTENCE = re.compile(r"[.!?](?=\s)(?<!e\.g\.)(?<!i\.e\.)(?<!\svs\.)(?<!\setc\.)|[。！？]")
+_DANGLING = " ,;:-–—(\"'“‘[{/、，；：（「"
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return the positions right after each sentence."""
+    return [match.end() for match in _SENTENCE.finditer(text)]
+
+
+def shorten(text: str, limit: int, ends: Sequence[int]) -> str:
+    """Shorten `text` to `limit` characters, including the `…`.
+
+    Args:
+        text: One line.
+        limit: More than two.
+        ends: `sentence_ends(text)`, computed once by the caller.
+    """
+    if len(text) <= limit:
+        return text
+    at = bisect_right(ends, limit - 2)
+    if at and ends[at - 1] >= limit * _MIN_KEPT_SHARE:
+        return f"{text[: ends[at - 1]]} {MORE}"
+    return text[: _word_end(text, limit - 1)].rstrip(_DANGLING) + MORE
+
+
+def _word_end(text: str, stop: int) -> int:
+    if text[stop] == " ":
+        return stop
+    here = text[stop - 1 : stop + 1]
+    space = text.rfind(" ", 0, stop)
+    if not here.isascii() and any(map(_unspaced, here)):
+        return _whole_character(text, stop)
+    # A single long word, such as an address, is cut in the middle.
+    return space if space * 2 >= stop else _whole_character(text, stop)
+
+
+def _unspaced(char: str) -> bool:
+    """Whether the script of `char` writes no spaces between words."""
+    return (
+        char >= "\u2e80" or "\u0e00" <= char <= "\u0eff" or "\u1000" <= char <= "\u109f"
+        or "\u1780" <= char <= "\u17ff"
+    )  # fmt: skip
+
+
+def _whole_character(text: str, stop: int) -> int:
+    """Step back so that no mark or part of a joined emoji remains."""
+    if text[stop - 1 : stop + 1].isascii():
+        return stop
+    from unicodedata import category
+
+    first = max(1, stop - 16)
+    while stop > first and (
+        category(text[stop])[0] == "M" or text[stop] == "\u200d" or text[stop - 1] == "\u200d"
+    ):
+        stop -= 1
+    return stop
+
+
+MIN_STUB_CHARS = 24
+"""A shorter description is less useful than the name alone."""
+_FULL = sys.maxsize
+_NAME_ONLY_CHARS = 0
+_MAX_TOPIC_CHARS = 160
+_BUDGET_TOPICS_RATIO = 50
+"""The budget over the maximum size of topics."""
+_MIN_TOPIC_CHARS = 12
+
+
+class CatalogueChoice(NamedTuple):
+    """The parts of the block and the listed skills."""
+
+    entries: list[str]
+    names: list[str]
+    note: str
+    full: tuple[str, ...]
+    shortened: tuple[str, ...]
+    named: tuple[str, ...]
+    unlisted: int
+
+
+class CatalogueChooser:
+    """Allocates the budget for one set of skills."""
+
+    def __init__(
+        self,
+        skills: Sequence[Skill],
+        pinned: Sequence[Skill],
+        offered: int,
+        form: CatalogueForm,
+        scale: Budget,
+    ) -> None:
+        """Create an allocation.
+
+        Args:
+            skills: All skills, including those hidden from models.
+            pinned: Skills to list first; none of them hidden.
+            offered: The number of skills that are not hidden.
+            form: The output form.
+            scale: Measures texts.
+        """
+        self._skills = skills
+        self._pinned = pinned
+        self._pinned_names = frozenset(skill.head.name for skill in pinned)
+        self._offered = offered
+        self._form = form
+        self._scale = scale
+        self._names_frame = scale.weigh(form.names_head + form.names_tail)
+
+    def choose(self) -> CatalogueChoice | None:
+        """Return the best block that fits; None when intro and counts alone do not fit."""
+        candidates: list[Candidate] = []
+        unshown = spent = 0
+        room = self._room(unlisted=False)
+        for candidate in self._candidates():
+            if candidate is None:
+                unshown += 1
+                room = self._room(unlisted=True)
+            else:
+                candidates.append(candidate)
+                spent += candidate.name_cost
+            if spent + unshown > room:
+                return self._choose_some(candidates)
+        limits = self._share_out(candidates, room)
+        if limits is None:
+            return self._choose_some(candidates)
+        return self._write(list(zip(candidates, limits, strict=True)), ())
+
+    def _room(self, *, unlisted: bool) -> int:
+        """Return the room for entries and names; counts are reserved at their widest."""
+        most = self._offered
+        counts = ListedCounts(most, most, most, most if unlisted else 0)
+        tail = self._form.tail(note(counts, (), self._form.find))
+        return self._scale.room - self._scale.weigh(
+            self._form.head + self._form.entries_head + tail
+        )
+
+    def _candidates(self) -> Iterator[Candidate | None]:
+        """Yield the offered skills; None for one that cannot be listed."""
+        for place, skill in self._in_order():
+            shown = shown_name(skill)
+            yield Candidate(skill, shown, place, self._form, self._scale) if shown else None
+
+    def _in_order(self) -> Iterator[tuple[int, Skill]]:
+        for skill in self._pinned:
+            yield -1, skill
+        for place, skill in enumerate(self._skills):
+            if not self._skip(skill):
+                yield place, skill
+
+    def _skip(self, skill: Skill) -> bool:
+        return skill.head.name in self._pinned_names or not skill.for_model
+
+    def _share_out(self, candidates: Sequence[Candidate], room: int) -> list[int] | None:
+        """Return a description length for every candidate, 0 for the name alone.
+
+        None when not even the names fit.
+        """
+        if _total(candidates, _FULL, room) <= room:
+            return [_FULL] * len(candidates)
+        start = MIN_STUB_CHARS
+        spent = _total(candidates, MIN_STUB_CHARS, room)
+        if spent > room:
+            start = _NAME_ONLY_CHARS
+            spent = self._names_frame + sum(candidate.name_cost for candidate in candidates)
+            if spent > room:
+                return None
+        limits = [start] * len(candidates)
+        for at, candidate in enumerate(candidates):
+            if candidate.place < 0:
+                spent, limits[at] = _improve(candidate, start, _FULL, spent, room)
+        for at, candidate in enumerate(candidates):
+            if limits[at] == _NAME_ONLY_CHARS:
+                spent, limits[at] = _improve(
+                    candidate, _NAME_ONLY_CHARS, MIN_STUB_CHARS, spent, room
+                )
+                if limits[at] == _NAME_ONLY_CHARS:
+                    break
+        stubs = [
+            candidate for at, candidate in enumerate(candidates) if limits[at] == MIN_STUB_CHARS
+        ]
+        level = _level(stubs, room - spent + _total(stubs, MIN_STUB_CHARS, room))
+        return [level if limit == MIN_STUB_CHARS else limit for limit in limits]
+
+    def _choose_some(self, candidates: Sequence[Candidate]) -> CatalogueChoice | None:
+        """List pinned skills in full, then names, then a count with topics of the rest."""
+        room = self._room(unlisted=True)
+        if room < 0:
+            return None
+        topic_room = self._topic_room(room)
+        left = room - topic_room
+        spent = 0
+        chosen: list[tuple[Candidate, int]] = []
+        rest: list[Candidate] = []
+        for candidate in candidates:
+            if candidate.place < 0 and spent + candidate.description.cost(_FULL) <= left:
+                spent += candidate.description.cost(_FULL)
+                chosen.append((candidate, _FULL))
+            else:
+                rest.append(candidate)
+        spent += self._names_frame
+        begin = len(self._skills)
+        for candidate in rest:
+            spent += candidate.name_cost
+            if spent > left:
+                begin = max(candidate.place, 0)
+                break
+            chosen.append((candidate, _NAME_ONLY_CHARS))
+        return self._write(chosen, self._topics(begin, topic_room))
+
+    def _topic_room(self, room: int) -> int:
+        most = min(_MAX_TOPIC_CHARS, self._scale.room // _BUDGET_TOPICS_RATIO, room)
+        return most if most >= self._scale.weigh(TOPICS) + _MIN_TOPIC_CHARS else 0
+
+    def _topics(self, begin: int, room: int) -> list[str]:
+        words: list[str] = []
+        if not room:
+            return words
+        room -= self._scale.weigh(f"{TOPICS}.")
+        for word in topics(self._skills, begin, self._skip, self._scale.room):
+            room -= self._scale.weigh(f"{word}, ")
+            if room < 0:
+                break
+            words.append(word)
+        return words
+
+    def _write(
+        self, chosen: Sequence[tuple[Candidate, int]], words: Sequence[str]
+    ) -> CatalogueChoice:
+        entries: list[str] = []
+        names: list[str] = []
+        full: list[str] = []
+        shortened: list[str] = []
+        named: list[str] = []
+        for candidate, limit in chosen:
+            name = candidate.skill.head.name
+            if limit == _NAME_ONLY_CHARS:
+                names.append(candidate.name)
+                named.append(name)
+            else:
+                entries.append(candidate.description.write(limit))
+                (full if candidate.description.is_full(limit) else shortened).append(name)
+        unlisted = self._offered - len(chosen)
+        counts = ListedCounts(len(full), len(shortened), len(named), unlisted)
+        return CatalogueChoice(
+            entries,
+            names,
+            note(counts, words, self._form.find),
+            tuple(full),
+            tuple(shortened),
+            tuple(named),
+            unlisted,
+        )
+
+
+def _total(candidates: Sequence[Candidate], limit: int, enough: int) -> int:
+    """Return the size of all entries at one length; stops beyond `enough`."""
+    spent = 0
+    for candidate in candidates:
+        spent += candidate.description.cost(limit)
+        if spent > enough:
+            break
+    return spent
+
+
+def _improve(candidate: Candidate, old: int, new: int, spent: int, room: int) -> tuple[int, int]:
+    """Lengthen a candidate's description if that fits; return the new total and its length."""
+    description = candidate.description
+    before = candidate.name_cost if old == _NAME_ONLY_CHARS else description.cost(old)
+    total = spent - before + description.cost(new)
+    return (total, new) if total <= room else (spent, old)
+
+
+def _level(candidates: Sequence[Candidate], room: int) -> int:
+    """Return the greatest common length that fits; a stub does."""
+    low, high = (
+        MIN_STUB_CHARS,
+        max((len(item.description.text) for item in candidates), default=MIN_STUB_CHARS),
+    )
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _total(candidates, middle, room) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return max(low, MIN_STUB_CHARS)
+
+
+MAX_TOPICS = 8
+MAX_SAMPLED_NAMES = 500
+_WORD = re.compile(r"[^\W\d_][^\W_]{1,23}")
+# fmt: off
+_EMPTY = frozenset((
+    "ai", "skill", "skills", "agent", "agents", "agentic", "tool", "tools", "helper", "guide",
+    "guidelines", "expert", "best", "practices", "practice", "pattern", "patterns",
+    "specialist", "workflow", "workflows", "manager", "management", "builder", "creator",
+    "generator", "generate", "create", "development", "developer", "engineer", "engineering",
+    "use", "using", "used", "usage", "how", "what", "when", "my", "your", "our", "this", "that",
+    "the", "and", "for", "with", "from", "into", "about", "all", "any", "an", "as", "at", "by",
+    "in", "is", "it", "of", "on", "or", "to", "up", "via", "vs", "no", "not", "new", "old",
+    "get", "set", "run", "make", "add", "do", "one", "two", "co", "re", "de",
+))
+# fmt: on
+"""Words that are no topics."""
+
+
+def topics(
+    skills: Sequence[Skill],
+    start: int,
+    skip: Callable[[Skill], bool],
+    most: int = MAX_SAMPLED_NAMES,
+) -> list[str]:
+    """Return the most frequent words in the names from `start` on.
+
+    Args:
+        skills: All skills.
+        start: The first unlisted one.
+        skip: True for skills that are hidden or listed.
+        most: The number of names to read, at most `MAX_SAMPLED_NAMES`.
+    """
+    step = max(1, -(-(len(skills) - start) // max(1, min(most, MAX_SAMPLED_NAMES))))
+    count: dict[str, int] = {}
+    for at in range(start, len(skills), step):
+        skill = skills[at]
+        if skip(skill):
+            continue
+        for word in dict.fromkeys(_WORD.findall(skill.head.name[:200].lower())):
+            count[word] = count.get(word, 0) + 1
+    telling = ((-number, word) for word, number in count.items() if word not in _EMPTY)
+    return [word for _, word in sorted(telling)[:MAX_TOPICS]]

@@ -1,0 +1,211 @@
+"""The commands `link` and `agents`: skills in the folders of other agents."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel.cli.console import one_line, write_json
+from satchel.cli.context import command, short_path, skill_argument
+from satchel.cli.options import all_option, flag_option, help_hint
+from satchel.errors import InvalidInput, SatchelError
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from click.shell_completion import CompletionItem
+
+    from satchel.cli.context import CliContext
+    from satchel.skill.model import Skill
+    from satchel.store.agents import LinkResult, Links, SkillAgent
+
+
+def _complete_agents(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from satchel.store.agents import all_agents
+
+    return [
+        CompletionItem(agent.id, help=agent.name)
+        for agent in all_agents()
+        if agent.id.startswith(incomplete)
+    ]
+
+
+@command(
+    say("Put a skill where another agent looks for skills, or take it away again.")
+    + "\n\n"
+    + say(
+        "By a symbolic link. Only skills that are offered here can be linked, and nothing is "
+        "replaced that is there already."
+    ),
+    "satchel link code-review --agent claude-code",
+    "satchel link --all --agent claude-code --agent copilot",
+    "satchel link code-review --agent claude-code --remove",
+)
+@skill_argument(required=False)
+@click.option(
+    "--agent",
+    "agents_",
+    metavar="AGENT",
+    multiple=True,
+    shell_complete=_complete_agents,
+    help=say("For whom: `satchel agents --all` lists them. May be given several times."),
+)
+@all_option(say("All skills that are offered here."))
+@flag_option("--user", say("For all your projects, not only for this one."))
+@flag_option("--remove", say("Remove the link."))
+def link(
+    context: CliContext,
+    name: str | None,
+    agents_: tuple[str, ...],
+    everything: bool,
+    user: bool,
+    remove: bool,
+    as_json: bool,
+) -> int:
+    from satchel.store.agents import Links, agent_named
+
+    satchel = context.satchel
+    links = Links(satchel.settings, user=user, check=satchel.library.seals.check)
+    if not agents_:
+        raise InvalidInput(say("`{name}` is missing", name="--agent"), _hint())
+    if (name is None) != everything:
+        raise InvalidInput(say("Give the name of a skill, or `--all`"), _hint())
+    chosen = [agent_named(one) for one in agents_]
+    if remove:
+        return _report(context, _remove(context, links, name, chosen), links, as_json=as_json)
+    skills = (
+        [one for one in satchel.list_skills() if not one.is_system]
+        if name is None
+        else context.find(name)[:1]
+    )
+    done = [
+        _link(links, skill, agent, alone=name is not None) for agent in chosen for skill in skills
+    ]
+    return _report(context, done, links, as_json=as_json)
+
+
+def _hint() -> str:
+    return help_hint(click.get_current_context())
+
+
+def _link(links: Links, skill: Skill, agent: SkillAgent, *, alone: bool) -> LinkResult:
+    """Link one skill; an error is a result unless it is the only skill."""
+    from satchel.store.agents import LinkResult
+
+    try:
+        return links.link(skill, agent)
+    except SatchelError as exc:
+        if alone:
+            raise
+        return LinkResult(skill.name, agent.id, links.place(agent), "refused", exc.message)
+
+
+def _remove(
+    context: CliContext, links: Links, name: str | None, agents: Sequence[SkillAgent]
+) -> list[LinkResult]:
+    snapshot = context.satchel.library.snapshot()
+    skills = (*snapshot.skills, *snapshot.hidden)
+    done: list[LinkResult] = []
+    for agent in agents:
+        if name is not None:
+            found = snapshot.find(name)
+            folder = os.path.basename(links.target(found[0], agent)) if found else name
+            done.append(links.unlink(folder, agent, found[0].base_dir if found else ""))
+            continue
+        for skill in skills:
+            target = links.target(skill, agent)
+            real = os.path.realpath(skill.base_dir)
+            if os.path.islink(target) and os.path.realpath(target) == real:
+                done.append(links.unlink(os.path.basename(target), agent, real))
+    return done
+
+
+def _report(context: CliContext, done: Sequence[LinkResult], links: Links, *, as_json: bool) -> int:
+    failed = any(one.action == "refused" for one in done)
+    if as_json:
+        write_json({"user": links.user, "links": [one._asdict() for one in done]})
+        return int(failed)
+    words = {
+        "made": ("✓", "green", say("linked")),
+        "removed": ("✓", "green", say("removed")),
+        "kept": ("·", "dim", say("up to date already")),
+        "seen": ("·", "dim", say("the agent sees it already")),
+        "refused": ("✗", "red", say("left alone")),
+    }
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for one in done:
+        mark, style, text = words[one.action]
+        note = f" ({one_line(one.note)})" if one.note else ""
+        where = one_line(short_path(one.path))
+        rows.append([mark, one_line(one.skill), one.agent, text + note, where])
+        styles.append([style, "bold", "", style])
+    if rows:
+        head = ["", say("name"), say("agent"), say("what"), say("where")]
+        context.out.table(head, rows, styles)
+    else:
+        context.err.line(say("Nothing to do: no skill is linked or offered here"))
+    return int(failed)
+
+
+@command(
+    say("Show which agents are used here, and which skills each of them sees.")
+    + "\n\n"
+    + say(
+        "Satchel looks into the folders that an agent looks into, and knows what stands in its "
+        "way. It starts no agent."
+    ),
+    "satchel agents",
+    "satchel agents --all",
+    "satchel agents --json",
+)
+@all_option(say("Also agents that are not used here."))
+def agents(context: CliContext, everything: bool, as_json: bool) -> int:
+    from satchel.store.agents import all_agents, skills_of, user_home
+
+    satchel, home = context.satchel, user_home()
+    project = satchel.settings.project
+    here = {agent.id for agent in all_agents() if agent.is_here(project, home)}
+    shown = [agent for agent in all_agents() if everything or agent.id in here]
+    seen = {agent.id: skills_of(agent, project, home) for agent in shown}
+    if as_json:
+        write_json({
+            "agents": [
+                {
+                    **agent._asdict(),
+                    "here": agent.id in here,
+                    "skills": {name: one._asdict() for name, one in seen[agent.id].items()},
+                }
+                for agent in shown
+            ]
+        })  # fmt: skip
+        return 0
+    if not shown:
+        context.err.line(say("No other agent is used here"))
+        context.err.line(say("Run `satchel agents --all` to see which ones are known"), "", "→ ")
+        return 0
+    rows: list[list[str]] = []
+    for agent in shown:
+        count = sum(one.view in {"sees", "perhaps"} for one in seen[agent.id].values())
+        places = [*agent.project, *(f"~/{item}" for item in agent.user)]
+        used = say("yes") if agent.id in here else say("no")
+        rows.append([agent.id, used, str(count), ", ".join(places)])
+    head = [say("agent"), say("used here"), say("skills"), say("looks in")]
+    context.out.table(head, rows, [["bold" if row[0] in here else "dim"] for row in rows])
+    untrusted = {one.name for one in satchel.list_skills(hidden=True) if one.state == "untrusted"}
+    for agent in shown:
+        for name, one in seen[agent.id].items():
+            remarks = [one_line(one.why)] if one.why else []
+            if name in untrusted and one.view in {"sees", "perhaps"}:
+                remarks.append(say("reads it although you have not trusted it"))
+            for text in remarks:
+                context.err.line(f"{one_line(name)}, {agent.id}{say(': ')}{text}", "", "  ")
+    context.err.line(say("Run `satchel link NAME --agent AGENT` to put a skill there"), "", "→ ")
+    return 0

@@ -1,0 +1,126 @@
+"""The command `tools`: lists the tools of agents and their owners."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from satchel.cli.console import one_line, write_json
+from satchel.cli.context import command
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from satchel.cli.context import CliContext
+    from satchel.library.tool_scanner import ToolSkill, ToolSnapshot
+    from satchel.tools.packaged import Packaged
+
+_STYLES = {"enabled": "green", "disabled": "dim", "missing": "yellow"}
+
+
+@command(
+    say("Show every tool that an agent gets here, and whose it is.")
+    + "\n\n"
+    + say(
+        "The third column says what it can do: a tool of Satchel or of a package reads or "
+        "writes; one of a tool skill runs a program, which sees no more than what stands there."
+    ),
+    "satchel tools",
+    "satchel tools --json",
+    "SKILL_EXCEL_ENABLED=false satchel tools",
+)
+def tools(context: CliContext, as_json: bool) -> int:
+    from satchel.tools.packaged import find_packaged
+
+    satchel = context.satchel
+    packaged = find_packaged() if satchel.settings.packaged else []
+    names = {tool.name for one in packaged if one.skill is not None for tool in one.skill.tools}
+    toolset = satchel.tools()
+    owners = toolset.owners
+    snapshot = satchel.library.tools()
+    records: list[dict[str, Any]] = []
+    for definition in toolset.definitions("mcp"):
+        name = str(definition["name"])
+        is_packaged = name in names
+        found = snapshot.tools.get(name) if not is_packaged else None
+        owner, source = owners.get(name, ""), found[0] if found else None
+        records.append(_record(definition, owner, source, packaged=is_packaged))
+    broken = _broken(snapshot)
+    if as_json:
+        found = [
+            {
+                "name": one.name,
+                "package": one.package,
+                "state": one.state,
+                "line": one.line,
+                "reason": one.reason,
+                "tools": [tool.name for tool in one.skill.tools] if one.skill else [],
+            }
+            for one in packaged
+        ]
+        write_json({"tools": records, "packaged": found, "broken": broken})
+        return 0
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for record in records:
+        rows.append([
+            one_line(record["name"]),
+            one_line(record["owner"]),
+            say(", ").join(say(word) for word in record["may"]),
+            one_line(record["description"]),
+        ])  # fmt: skip
+        styles.append(["bold", "", "yellow" if record["writes"] else "dim", ""])
+    context.out.table([say("tool"), say("owner"), say("may"), say("description")], rows, styles)
+    _print_packaged(context, packaged)
+    if broken:
+        message = say(
+            "{count} skills are broken and bring no tools (`satchel doctor`)", count=len(broken)
+        )
+        one_only = say("1 skill is broken and brings no tools (`satchel doctor`)")
+        context.err.line(one_only if len(broken) == 1 else message, "red")
+    return 0
+
+
+def _print_packaged(context: CliContext, packaged: Iterable[Packaged]) -> None:
+    for one in packaged:
+        mark = one.skill.mark if one.skill is not None else ""  # meant for logs
+        line = one_line(one.line.removeprefix(mark).lstrip())
+        context.err.line(line, _STYLES.get(one.state, "red"))
+
+
+def print_packaged_at_start(context: CliContext) -> None:
+    """Print the state of packaged skills on a terminal, except those with missing extras."""
+    if context.err.is_terminal and context.satchel.settings.packaged:
+        from satchel.tools.packaged import find_packaged
+
+        _print_packaged(context, (one for one in find_packaged() if one.state != "missing"))
+
+
+def _broken(snapshot: ToolSnapshot) -> list[str]:
+    """Folders with an invalid skill.yaml."""
+    known = {one.skill.base_dir for one in (*snapshot.skills, *snapshot.hidden)}
+    folders = [os.path.dirname(one.path) for one in snapshot.problems if one.severity == "error"]
+    return [folder for folder in dict.fromkeys(folders) if folder not in known]
+
+
+def _record(
+    definition: dict[str, Any], owner: str, source: ToolSkill | None, *, packaged: bool
+) -> dict[str, Any]:
+    writes = not definition["annotations"].get("readOnlyHint", False)
+    may = ["writes" if writes else "reads"]
+    if source is not None:
+        # The definition promises nothing for a program; its sandbox decides.
+        access = source.manifest.files.access
+        writes = access == "write"
+        may = ["runs", *({"read": ["reads"], "write": ["writes"]}.get(access, []))]
+        if source.manifest.network:
+            may.append("network")
+    return {
+        "name": str(definition["name"]),
+        "owner": owner or "satchel",
+        "kind": "builtin" if not owner else "packaged" if packaged else "skill",
+        "writes": writes,
+        "may": may,
+        "description": str(definition["description"]),
+    }

@@ -1,0 +1,207 @@
+"""`satchel trust`: trust a project's folder, or accept the risk of a blocked skill."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel.cli.commands.show import show_problems
+from satchel.cli.console import one_line, write_json
+from satchel.cli.context import command, completions, confirm
+from satchel.cli.progress import ProgressBar
+from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.i18n import listed, render, say
+from satchel.project import refuse_locked
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from satchel.cli.context import CliContext
+    from satchel.satchel import FolderReview
+
+_MAX_SKILLS_SHOWN = 20
+
+
+def _complete(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return completions(context, incomplete, lambda _, skill: skill.state == "blocked")
+
+
+@command(
+    say("Use the skills that this project's folder brings.")
+    + "\n\n"
+    + say(
+        "The folder is trusted with all that it holds now and later. Every skill is scanned before "
+        "it is used; what the scan blocks is used only after `--accept-risk`, and only as it is."
+    ),
+    "satchel trust",
+    "satchel trust --yes",
+    "satchel trust deploy --accept-risk 'our own installer, read line by line'",
+    "satchel trust --revoke",
+)
+@click.argument("name", required=False, shell_complete=_complete)
+@click.option(
+    "--accept-risk", metavar="WHY", help=say("Use NAME as it is now, although the scan blocks it.")
+)
+@click.option("--revoke", is_flag=True, help=say("Revoke the trust in this folder."))
+@click.option("--yes", is_flag=True, help=say("Do not ask."))
+def trust(
+    session: CliContext,
+    name: str | None,
+    accept_risk: str | None,
+    revoke: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Show what the folder contains, ask, and store the answer."""
+    if (name is None) != (accept_risk is None) or (revoke and name is not None):
+        raise InvalidInput(
+            say("A folder is trusted as a whole; a name is given with `--accept-risk WHY`"),
+            say("Run `satchel trust`; leave single skills out with the setting `exclude`"),
+        )
+    if revoke:
+        return _revoke(session, as_json=as_json)
+    if name is not None and accept_risk is not None:
+        return _accept(session, name, accept_risk, as_json=as_json)
+    settings = session.satchel.settings
+    refuse_locked(settings)
+    yes = yes or session.satchel.library.trust.trusts(
+        settings.project, settings.project
+    )  # trusted already
+    review = review_with_progress(session)
+    if not as_json:
+        print_review(session, review)
+    if not yes and not _ask(session, review):
+        session.err.line(say("Nothing was changed"))
+        return 0
+    folder = session.satchel.trust()
+    if as_json:
+        write_json({"trusted": folder, **_account(review)})
+    else:
+        session.err.write(
+            session.err.paint(say("Trusted: {folder}", folder=one_line(folder)), "green") + "\n"
+        )
+    return 0
+
+
+def offer_trust(session: CliContext, *, note: bool) -> None:
+    """Ask once whether the skills of this folder are used.
+
+    Args:
+        session: The context of this run.
+        note: Print the number of untrusted skills when nothing is asked.
+    """
+    satchel = session.satchel
+    line = satchel.library.untrusted_notice() if satchel.settings.asks else ""
+    if not line:
+        return
+    book, folder = satchel.library.trust, satchel.settings.project
+    asks = not session.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    if not asks or book.declines(folder):
+        if note or session.as_json:
+            session.err.line(render(line), "yellow")
+        return
+    review = review_with_progress(session)
+    print_review(session, review)
+    if _ask(session, review):
+        satchel.trust()
+    else:
+        book.decline(folder)
+        session.err.line(say("Not trusted. Run `satchel trust` to change that"))
+
+
+def review_with_progress(session: CliContext) -> FolderReview:
+    """Scan untrusted skills, with a progress bar."""
+    with ProgressBar(say("Scanning skills")) as progress:
+        return session.satchel.review(lambda done, total: progress("", done, total))
+
+
+def _accept(session: CliContext, name: str, reason: str, *, as_json: bool) -> int:
+    found = session.find(name)
+    blocked = [one for one in found if one.state == "blocked"]
+    skill = session.satchel.accept_risk((blocked or found)[0], reason)
+    if as_json:
+        write_json({"accepted": skill.ref, "reason": reason})
+    else:
+        words = say("`{name}` is used as it is now", name=one_line(skill.name))
+        if skill.state == "untrusted":
+            words = say("Accepted. `{name}` is used once its folder is trusted: `satchel trust`",
+                        name=one_line(skill.name))  # fmt: skip
+        session.err.line(words, "green")
+    return 0
+
+
+def _account(review: FolderReview) -> dict[str, Any]:
+    return {
+        "skills": [skill.ref for skill in review.skills],
+        "programs": [skill.ref for skill in review.programs],
+        "blocked": [skill.ref for skill in review.blocked],
+        "problems": [problem.to_dict() for problem in review.problems],
+    }
+
+
+def print_review(session: CliContext, review: FolderReview) -> None:
+    """Print what a folder contains."""
+    if not review.skills:
+        return
+    from satchel.presentation.trust import show_review
+
+    err, folder = session.err, show_review(review)
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for row in folder.rows[:_MAX_SKILLS_SHOWN]:
+        holds = say("programs") if row.has_programs else say("text only")
+        rows.append([
+            "✗" if row.is_blocked else "?",
+            one_line(row.name),
+            say("blocked") if row.is_blocked else holds,
+            one_line(row.ref),
+        ])  # fmt: skip
+        styles.append(["red", "bold", "red"] if row.is_blocked else ["yellow", "bold"])
+    err.table(["", say("name"), say("contains"), say("location")], rows, styles)
+    if folder.skills > _MAX_SKILLS_SHOWN:
+        err.line(say("and {count} more", count=folder.skills - _MAX_SKILLS_SHOWN))
+    if review.blocked:
+        names = listed(f"`{one_line(skill.typed)}`" for skill in review.blocked[:_MAX_SKILLS_SHOWN])
+        err.line(
+            say("Blocked by the scan and not used: {names}. See `satchel scan --all`", names=names),
+            "red",
+        )
+    show_problems(err, review.problems, "")
+
+
+def _ask(session: CliContext, review: FolderReview) -> bool:
+    """Ask on the terminal.
+
+    Raises:
+        Refused: stdin is not a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise Refused(
+            say("Whether to trust this folder cannot be asked: this is not a terminal"),
+            say("Review its skills with `satchel list --all`, then run `satchel trust --yes`"),
+        )
+    from satchel.presentation.trust import show_review
+
+    question = say("Use them, now and later?")
+    if not review.skills:
+        question = say("Trust it all the same?")
+    elif len(review.skills) == 1:
+        question = say("Use it, now and later?")
+    return confirm(session, show_review(review).summary + say(". ") + question)
+
+
+def _revoke(session: CliContext, *, as_json: bool) -> int:
+    satchel = session.satchel
+    if not satchel.untrust():
+        raise NotFound(
+            say("This folder was not trusted"), say("Run `satchel list` to see what is offered")
+        )
+    if as_json:
+        write_json({"revoked": satchel.settings.project})
+    else:
+        session.err.line(say("Trust revoked"))
+    return 0

@@ -1,0 +1,146 @@
+"""The command `ui`: serve the web UI."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel._fs import read_plain
+from satchel.cli.console import one_line
+from satchel.cli.context import closed_at_exit, command
+from satchel.cli.options import WholeNumber, flag_option
+from satchel.errors import InvalidInput, NotFound
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from satchel.cli.context import CliContext
+
+_DEFAULT_PORT = 8790
+_MAX_PASSWORD_BYTES = 4_096
+
+
+@command(
+    say("Manage skills and watch goals in your browser.")
+    + "\n\n"
+    + say(
+        "Serves pages on this machine alone and opens them by a link that works once. Nothing is "
+        "open to other machines unless `--host` says so, and then a password is needed."
+    ),
+    "satchel ui",
+    "satchel ui --no-browser --port 0",
+    "satchel ui --host 0.0.0.0 --password-file ~/.satchel-password",
+    "satchel ui --behind-https --name skills.example.com --password-file ~/.satchel-password",
+    json=False,
+)
+@click.option(
+    "--host", default="127.0.0.1", help=say("The address to listen on, 127.0.0.1 unless given.")
+)
+@click.option(
+    "--port",
+    type=WholeNumber(most=65_535),
+    default=_DEFAULT_PORT,
+    help=say("The port, 8790 unless given; 0 takes a free one."),
+)
+@click.option("--name", "names", multiple=True, metavar="HOST",
+              help=say("A further name under which people reach it; `NAME.localhost` keeps its "
+                       "cookies from other servers of this machine."))  # fmt: skip
+@click.option("--password-file", metavar="FILE", help=say("The file that has the password."))
+@flag_option("--behind-https", say("A proxy in front speaks https: cookies are for https alone."))
+@flag_option("--no-browser", say("Print the link, and open nothing."))
+def ui(
+    context: CliContext,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    password_file: str | None,
+    behind_https: bool,
+    no_browser: bool,
+) -> int:
+    from satchel.ui.server import UiServerSettings, serve
+
+    first = True
+    stdout_open = True
+
+    def print_link(url: str) -> None:
+        nonlocal first, stdout_open
+        stdout_open = stdout_open and _print(context, url)
+        if not stdout_open:
+            context.err.line(url)
+        if first:
+            first = False
+            context.err.line(say("Open the link above. End it with Ctrl-C"), "dim")
+            if web.open_to_others and not behind_https:
+                _warn(context)
+            if not no_browser:
+                _open(url)
+        else:
+            context.err.line(
+                say("That link works no more. The one above opens another browser"), "dim"
+            )
+
+    password = _password(context, password_file) if password_file else ""
+    web = UiServerSettings(host, port, password, tuple(names), print_link, behind_https)
+    context.satchel.index_wait_s = 0.0
+    with closed_at_exit(context.satchel) as satchel:
+        serve(satchel, web)
+    return 0
+
+
+def _print(context: CliContext, url: str) -> bool:
+    """Print a link; returns False when stdout is closed."""
+    stream = context.out.stream
+    try:
+        context.out.data(url + "\n")
+        stream.flush()
+    except OSError:
+        # The rest of the buffer would fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return False
+    return True
+
+
+def _warn(context: CliContext) -> None:
+    message = say("Everybody on the way can read along: this is http")
+    context.err.line(message, "yellow")
+    context.err.line(
+        say("Put a proxy with TLS in front, and give `--behind-https` and `--name`"), "", "→ "
+    )
+
+
+def _password(context: CliContext, path: str) -> str:
+    """Read the password file."""
+    from satchel.integrations.mcp.http import others_can_read
+
+    path = os.path.expanduser(path)
+    try:
+        text = read_plain(path, _MAX_PASSWORD_BYTES).decode().strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise NotFound(
+            say("The file `{path}` cannot be read", path=one_line(path)),
+            say("Write a password into it"),
+        ) from exc
+    if not text:
+        raise InvalidInput(
+            say("The file `{path}` is empty", path=one_line(path)), say("Write a password into it")
+        )
+    if others_can_read(path):
+        context.err.line(
+            say("Others on this machine can read the password in `{path}`", path=one_line(path))
+        )
+        step = say("Run `{command}`", command=f"chmod 600 {one_line(path)}")
+        context.err.line(step, "", "→ ")
+    return text
+
+
+def _open(url: str) -> None:
+    """Open a browser if there is a display; a text browser would take over the terminal."""
+    import webbrowser
+
+    if os.name == "posix" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        import sys
+
+        if sys.platform != "darwin":
+            return
+    webbrowser.open(url)

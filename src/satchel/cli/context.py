@@ -1,0 +1,376 @@
+"""The context of a command run, and the decorators `command` and `group`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel.cli.console import Screen, one_line, print_error, write_json
+from satchel.cli.help import HelpCommand, HelpGroup, help_text
+from satchel.cli.options import AnyPath
+from satchel.errors import InternalError, NotFound, Refused, SatchelError, SkillBroken
+from satchel.i18n import listed, say
+from satchel.settings import find_project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from click.shell_completion import CompletionItem
+
+    from satchel.envelope import Envelope
+    from satchel.satchel import Satchel
+    from satchel.skill.model import Skill
+
+_EXIT_CODES = {
+    "NOT_FOUND": 3,
+    "ACCESS_DENIED": 4,
+    "PERMISSION_DENIED": 4,
+    "INVALID_PARAM": 2,
+    "IS_DIRECTORY": 2,
+    "BINARY_FILE": 4,
+    "INTERNAL_ERROR": 5,
+}
+"""Error code of an envelope -> exit code, 1 for the others; as `exit_code` of the exceptions."""
+_ASKS_FOR_TRUST = {
+    "list": False, "load": False, "mcp install": False, "which": False, "chat": True,
+    "search": True, "catalogue": True, "run": True, "tools": True, "try": True, "goal plan": True,
+    "goal run": True,
+}  # fmt: skip
+"""Commands that ask whether to trust an untrusted folder -> whether they print a note where they
+cannot ask; the others report it themselves."""
+_INDEX_TIMEOUT_S = 3.0
+
+
+class CliContext:
+    """State of one command run."""
+
+    def __init__(self) -> None:
+        self.project_option = ""
+        """Value of `--project`."""
+        self.given: dict[str, Any] = {}
+        """Settings of the command that override all others."""
+        self.defaults: dict[str, Any] = {}
+        """Settings of the command that apply where nothing is set."""
+        self.warns = True
+        """Whether ignored settings are reported when the project is opened."""
+        self.asking = False
+        """Whether the cursor is on the line of an unanswered question."""
+        self.command = ""
+        """Name of the command, such as `goal run`."""
+        self.as_json = False
+        self.offer_trust: Callable[..., None] | None = None
+        """Asks whether to trust an untrusted folder; set by `app`."""
+        self._satchel: Satchel | None = None
+
+    @property
+    def satchel(self) -> Satchel:
+        """The project, opened on first use."""
+        if self._satchel is None:
+            from satchel.cli.project import open_project, warn_of_settings
+
+            self._satchel = open_project(self.project, self.given, self.defaults)
+            # The process ends right after the command, so a longer index build would be lost.
+            self._satchel.index_wait_s = _INDEX_TIMEOUT_S
+            if self.warns:
+                self.warns = False
+                warn_of_settings(self._satchel.settings)
+            if self.command in _ASKS_FOR_TRUST and self.offer_trust is not None:
+                self.offer_trust(self, note=_ASKS_FOR_TRUST[self.command])
+        return self._satchel
+
+    @property
+    def project(self) -> str:
+        """The project's root: `--project`, else found from the current folder."""
+        return os.path.expanduser(self.project_option) if self.project_option else find_project()
+
+    def print_root(self) -> None:
+        """Print the project's root on stderr unless it is the current folder."""
+        root = self.satchel.settings.project
+        if root != os.getcwd():
+            self.err.line(say("Project: {path}", path=one_line(root)), "dim")
+
+    @contextmanager
+    def index_progress(self) -> Generator[None]:
+        """Show a progress bar while a search waits for the index."""
+        from satchel.cli.progress import ProgressBar
+
+        with ProgressBar(say("Building the search index")) as progress:
+            self.satchel.on_wait = lambda done, total: progress("", done, total)
+            yield
+
+    def reopen(self) -> None:
+        """Open the project again on next use, after its settings were changed."""
+        if self._satchel is not None:
+            self._satchel.library.close()
+        self._satchel = None
+
+    @property
+    def out(self) -> Screen:
+        """Stdout, for data."""
+        return Screen(sys.stdout)
+
+    @property
+    def err(self) -> Screen:
+        """Stderr, for messages."""
+        sys.stdout.flush()  # keeps the order of data and messages
+        return Screen(sys.stderr)
+
+    def find(self, name: str) -> list[Skill]:
+        """Find the skills with a name, id, ref or path, offered ones first.
+
+        Raises:
+            NotFound: there is none; the hint names similar ones.
+            SkillBroken: its file cannot be read as a skill.
+        """
+        found = self.satchel.library.find(name)
+        if found:
+            return found
+        raise self.not_found(name)
+
+    def not_found(self, name: str) -> NotFound | SkillBroken:
+        """Make the error for an unknown skill: its file is broken, or the name is misspelt."""
+        from satchel.explain import names_like, problems_named
+
+        library = self.satchel.library
+        snapshot = library.snapshot()
+        problems = (*snapshot.problems, *library.tools().problems)
+        shown = one_line(name)
+        broken = [item for item in problems_named(name, problems) if item.severity == "error"]
+        if broken:
+            first = broken[0]
+            where = short_path(first.path) + (f":{first.line}" if first.line else "")
+            return SkillBroken(
+                say(
+                    "`{name}` is not a skill yet: {problem}",
+                    name=shown,
+                    problem=one_line(first.message),
+                ),
+                say("{fix} (`{path}`)", fix=one_line(first.fix), path=one_line(where)),
+            )
+        near = [f"`{one_line(item)}`" for item in names_like(name, library.every())]
+        hint = (
+            say("Did you mean {names}?", names=listed(near))
+            if near
+            else say("Run `satchel list --all` to see what there is")
+        )
+        return NotFound(say("There is no skill `{name}`", name=shown), hint)
+
+
+def confirm(context: CliContext, question: str) -> bool:
+    """Ask a yes-or-no question until it is answered; the end of the input means no."""
+    err = context.err
+    while True:
+        context.asking = True  # stays set after Ctrl-C
+        with _interruptible():
+            err.write(f"{question} [y/N] ")
+            err.stream.flush()
+            line = sys.stdin.readline()
+        context.asking = False
+        answer = line.strip().lower()
+        if answer in {"y", "yes", "是"}:
+            return True
+        if not line:
+            err.line()
+        if answer in {"", "n", "no", "否"}:
+            return False
+        err.line(say("Please answer `y` for yes or `n` for no"))
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C interrupt a read; the handler of an event loop would only record it."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def confirm_change(context: CliContext, question: str, *, as_json: bool) -> bool:
+    """Ask before a change; refuse it where there is no terminal to ask."""
+    if as_json or not sys.stdin.isatty():
+        raise Refused(
+            say("Nobody is there to be asked"), say("Give `--yes`, or `--dry-run` to look")
+        )
+    return confirm(context, question)
+
+
+@contextmanager
+def closed_at_exit(satchel: Satchel) -> Generator[Satchel]:
+    """End the programs and connections of a server's project, also on SIGTERM."""
+    import signal
+
+    def stop(*_: object) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield satchel
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        satchel.close()
+
+
+def short_path(path: str) -> str:
+    """A path relative to the current folder, when it lies below it."""
+    near = os.path.relpath(path)
+    return path if near.startswith("..") else near
+
+
+def print_reply(context: CliContext, reply: Envelope, *, as_json: bool) -> int:
+    """Print a tool's reply; returns the exit code."""
+    if as_json:
+        write_json(reply.to_dict())
+    elif reply.error is not None:
+        print_error(reply.error.message, reply.error.hint)
+    else:
+        context.out.data(reply.text)
+    return exit_code(reply)
+
+
+def exit_code(reply: Envelope) -> int:
+    """The exit code for a tool's reply."""
+    if reply.error is None:
+        return 0
+    return InternalError.exit_code if reply.error.bug else _EXIT_CODES.get(reply.error.code, 1)
+
+
+def command(
+    purpose: str,
+    *examples: str,
+    name: str | None = None,
+    more: str = "",
+    json: bool = True,
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Declare a command: a function of the context and its options that returns the exit code.
+
+    Args:
+        purpose: Its help; the first line is also shown in the list of commands.
+        examples: Command lines that can be run.
+        name: Its name, if not that of the function.
+        more: Help after the examples.
+        json: Whether it has the option `--json`.
+    """
+    text, first = help_text(purpose, *examples, more=more), purpose.partition("\n")[0]
+
+    def declare(function: Callable[..., int]) -> click.Command:
+        @click.pass_obj
+        @wraps(function)
+        def begin(context: CliContext, **options: Any) -> int:
+            path = click.get_current_context().command_path.partition(" ")[2]
+            context.command, context.as_json = path, bool(options.get("as_json"))
+            return function(context, **options)
+
+        made = click.command(name, cls=HelpCommand, help=text, short_help=first)(begin)
+        if json:
+            message = say("Print JSON, for scripts.")
+            made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=message))
+        made.params += global_options(hidden=True)
+        return made
+
+    return declare
+
+
+def group(
+    purpose: str,
+    *examples: str,
+    modules: Mapping[str, str],
+    headings: Mapping[str, str],
+    more: str = "",
+) -> Callable[[Callable[..., int]], HelpGroup]:
+    """Declare a group of commands; the function runs before them, or alone when none is named.
+
+    Args:
+        purpose: As in `command`.
+        examples: As in `command`.
+        modules: Command name -> `module:variable` below `satchel.cli`.
+        headings: First command of a section -> the section's title.
+        more: As in `command`.
+    """
+    text, first = help_text(purpose, *examples, more=more), purpose.partition("\n")[0]
+
+    def declare(function: Callable[..., int]) -> HelpGroup:
+        made = click.group(cls=HelpGroup, help=text, short_help=first, invoke_without_command=True)(
+            click.pass_obj(function)
+        )
+        made.modules, made.headings = modules, headings
+        made.params += global_options(hidden=True)
+        return made
+
+    return declare
+
+
+def global_options(*, hidden: bool) -> list[click.Option]:
+    """The options of every command, which may also be given before its name."""
+
+    def set_project(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.ensure_object(CliContext).project_option = value
+
+    return [
+        click.Option(
+            ["--project"],
+            metavar="DIR",
+            type=AnyPath(file_okay=False),
+            expose_value=False,
+            is_eager=True,
+            callback=set_project,
+            hidden=hidden,
+            help=say("The project's folder; by default the root found from the current one."),
+        ),
+        click.Option(  # `main` has parsed it already
+            ["--color/--no-color", "colour"],
+            default=None,
+            expose_value=False,
+            hidden=hidden,
+            help=say(
+                "Colours always or never; by default on a terminal, unless `NO_COLOR` is set."
+            ),
+        ),
+    ]
+
+
+def skill_argument(name: str = "name", **given: Any) -> Callable[..., Any]:
+    """An argument that takes names of skills, which shells complete."""
+    return click.argument(name, shell_complete=complete_names, **given)
+
+
+def complete_names(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete names of skills."""
+    return completions(ctx, incomplete, lambda _satchel, _skill: True)
+
+
+def completions(
+    ctx: click.Context, incomplete: str, wanted: Callable[[Satchel, Skill], bool]
+) -> list[CompletionItem]:
+    """Complete names of the wanted skills; none when the project cannot be read."""
+    from click.shell_completion import CompletionItem
+
+    context = ctx.find_object(CliContext) or CliContext()
+    try:
+        satchel = context.satchel
+        named = {
+            skill.name: skill
+            for skill in satchel.library.every()
+            if skill.name.startswith(incomplete) and wanted(satchel, skill)
+        }
+    except SatchelError:
+        return []
+    return [
+        CompletionItem(name, help=one_line(skill.description)[:60])
+        for name, skill in sorted(named.items())
+        if name == skill.typed
+    ]

@@ -1,0 +1,341 @@
+"""Opens the engine and makes the step runner of the goal commands, from settings and options."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import click
+
+from satchel._optional import must_be_installed
+from satchel.cli.console import one_line
+from satchel.cli.options import OneOf, allow_tools_option, model_option
+from satchel.errors import InvalidInput, Refused, SatchelError, SettingsError
+from satchel.goals.approvals import asks_model, first_unapproved, needs_model
+from satchel.goals.engines import factory
+from satchel.goals.engines.factory import ENGINES, goals_folder, is_shared
+from satchel.i18n import listed, render, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from satchel.agent.tool_steps import ToolSteps
+    from satchel.cli.context import CliContext
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.model import Done, GoalReport, Plan, Work
+    from satchel.goals.rate_limits import Limit, SharedLimiter
+    from satchel.settings import Settings
+
+
+class RunOptions(NamedTuple):
+    """Options of the commands that run steps of a goal."""
+
+    engine: str | None
+    detach: bool
+    model: str | None
+    yes: bool
+    """Value of `--allow-tools`."""
+    as_json: bool
+
+    def arguments(self) -> list[str]:
+        """The command-line arguments for a process that continues the goal."""
+        found = [] if self.engine is None else ["--engine", self.engine]
+        found += [] if self.model is None else ["--model", self.model]
+        return [*found, *(["--allow-tools"] if self.yes else [])]
+
+
+def run_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of `RunOptions`; the function gets them as `options`."""
+
+    @wraps(function)
+    def run(context: CliContext, **given: Any) -> int:
+        options = RunOptions(**{name: given.pop(name) for name in RunOptions._fields})
+        return function(context, options=options, **given)
+
+    decorated: Callable[..., Any] = run
+    for option in (
+        complete_hints,
+        allow_tools_option(),
+        model_option(),
+        click.option(
+            "--detach", is_flag=True, help=say("Do not wait: let it go on in the background.")
+        ),
+        engine_option,
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def require_allowed_tools(context: CliContext, plan: Plan) -> None:
+    """Check that no step needs `--allow-tools`, before any step is run."""
+    step = first_unapproved(context.satchel, plan.steps)
+    if step is not None:
+        raise Refused(
+            say("Step `{step}` calls `{tool}`, which may write or use the network",
+                step=step.id, tool=one_line(step.tool)),
+            say("Give `--allow-tools` to allow that"),
+        )  # fmt: skip
+
+
+def needs_allow_tools(context: CliContext, report: GoalReport, from_step: str = "") -> bool:
+    """Whether a retry needs `--allow-tools`; never where workers run the steps."""
+    from satchel.goals.approvals import retried_plan
+
+    if is_shared(context.satchel.settings, report.engine):
+        return False
+    return first_unapproved(context.satchel, retried_plan(report, from_step).steps) is not None
+
+
+def worker_command(context: CliContext, report: GoalReport) -> str:
+    """The command that starts a worker for the unfinished steps of a goal."""
+    left = (step for step in report.plan.steps if report.steps[step.id].state != "done")
+    yes = "" if first_unapproved(context.satchel, left) is None else " --allow-tools"
+    return f"satchel worker --engine {report.engine}{yes}"
+
+
+_COMMAND = re.compile(r"`(satchel goal (?!plan\b)([a-z]+)(?: (?![^`]*--help)[^`]*)?)`")
+"""A command about a stored goal, in backticks."""
+_RUNS_STEPS = {"resume", "retry", "run"}
+
+
+def complete_hints(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of a failed command to the commands that its error names.
+
+    Without `--engine` these would be about another goal of the same name.
+    """
+
+    @wraps(function)
+    def run(*given: Any, **options: Any) -> int:
+        try:
+            return function(*given, **options)
+        except SatchelError as exc:
+            repeated = ["--engine", options["engine"]] if options.get("engine") else []
+            if options.get("yes") and "model" in options:  # `--allow-tools`, not `remove --yes`
+                repeated.append("--allow-tools")
+            exc.message = with_options(render(exc.message), repeated)
+            exc.hint = with_options(render(exc.hint), repeated)
+            raise
+
+    return run
+
+
+def with_options(text: str, options: Sequence[str]) -> str:
+    """Add `--engine` with its value, and `--allow-tools`, to the goal commands named in a text."""
+
+    def add(found: re.Match[str]) -> str:
+        whole, verb = found[1], found[2]
+        has = {word.partition("=")[0] for word in whole.split()}
+        if "--engine" in options and "--engine" not in has:
+            head = whole.removesuffix(" --allow-tools")
+            whole = f"{head} {' '.join(options[:2])}{whole[len(head) :]}"
+        if "--allow-tools" in options and "--allow-tools" not in has and verb in _RUNS_STEPS:
+            whole += " --allow-tools"
+        return f"`{whole}`"
+
+    return _COMMAND.sub(add, text) if options else text
+
+
+def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--engine`, for every command about goals."""
+    return click.option(
+        "--engine", type=OneOf(ENGINES), help=say("Where the goal is kept; the setting by default.")
+    )(function)
+
+
+def open_engine(
+    context: CliContext, name: str | None, runner: LazyStepRunner | None = None, *, only: str = ""
+) -> Engine:
+    """Open the named engine, or that of the settings; use it with `async with`.
+
+    Without a runner no steps are run here. `only` limits it to the steps of one goal, since
+    `--allow-tools` for one goal must not apply to another; workers run the steps of all goals.
+    """
+    return factory.open_engine(context.satchel.settings, name, runner, only=only)
+
+
+def make_runner(
+    context: CliContext,
+    model: str | None,
+    engine: str | None,
+    *,
+    yes: bool,
+    plan: Plan | None = None,
+) -> LazyStepRunner:
+    """Make the runner for the steps of goals.
+
+    If no step of `plan` calls a model, neither a model nor the extra `agent` is needed. `yes`
+    allows tools that write or use the network. All workers of an engine share the rate limits.
+    """
+    if plan is not None and not asks_model(plan) and not model:
+        limits_of(context.satchel.settings.limits)  # reports errors in this setting anyway
+        return LazyStepRunner(lambda: _tool_steps(context, yes=yes))
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
+    must_be_installed("pydantic_ai", "agent")
+    name = None
+    if plan is None or needs_model(plan) or model or context.satchel.settings.model:
+        from satchel.cli.models import choose_model, make_agent
+
+        name = choose_model(context, model)
+        make_agent(context, name)  # raises before any step is run when the model is unavailable
+        _print_other_models(context, name, plan)
+    limiter = make_limiter(context.satchel.settings, engine)
+
+    def make() -> ToolSteps:
+        from satchel.agent.goal_steps import AgentSteps
+        from satchel.agent.subagents import resolve_model
+
+        if name is not None:
+            resolve_model(name)  # imports its packages now, not while steps wait
+        return AgentSteps(context.satchel, name, approve=True if yes else None, limiter=limiter)
+
+    return LazyStepRunner(make)
+
+
+def _tool_steps(context: CliContext, *, yes: bool) -> ToolSteps:
+    from satchel.agent.tool_steps import ToolSteps
+
+    return ToolSteps(context.satchel, approve=True if yes else None)
+
+
+def _print_other_models(context: CliContext, model: str, plan: Plan | None) -> None:
+    """Print which steps of a plan use another provider than the chosen one."""
+    chosen = model.partition(":")[0]
+    others: dict[str, list[str]] = {}
+    for step in () if plan is None else plan.steps:
+        if step.model and step.model.partition(":")[0] != chosen:
+            others.setdefault(step.model, []).append(one_line(step.id))
+    for other, steps in others.items():
+        message = say("The plan sends these steps to `{model}`: {steps}",
+                      model=one_line(other), steps=listed(steps))  # fmt: skip
+        context.err.line(message, "yellow")
+
+
+class LazyStepRunner:
+    """A step runner that is made with the first step, so that the plan is shown before."""
+
+    def __init__(self, make: Callable[[], ToolSteps]) -> None:
+        self._make = make
+        self._made: ToolSteps | None = None
+        self._lock = threading.Lock()
+
+    def ready(self) -> ToolSteps:
+        """Make the runner if needed."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    async def run(self, work: Work) -> Done:
+        """Run a step."""
+        made = self._made or await asyncio.to_thread(self.ready)
+        return await made.run(work)
+
+    def close(self) -> None:
+        """Release the runner's resources."""
+        if self._made is not None:
+            self._made.close()
+
+
+def make_limiter(settings: Settings, engine: str | None) -> SharedLimiter | None:
+    """Make the rate limiter; None when no limits are set.
+
+    All workers of an engine share it: in PostgreSQL where that is the database, else in a file
+    that all processes of this machine share.
+    """
+    limits = limits_of(settings.limits)
+    if not limits:
+        return None
+    from satchel.goals.rate_limits import SharedLimiter
+
+    if (engine or settings.engine) != "local" and settings.database.startswith("postgres"):
+        return SharedLimiter(limits, settings.database)
+    return SharedLimiter(limits, os.path.join(goals_folder(settings), "limits.sqlite"))
+
+
+def limits_of(table: Any) -> dict[str, Limit]:
+    """Parse the setting `limits`."""
+    from satchel.goals.rate_limits import Limit
+
+    found: dict[str, Limit] = {}
+    for provider, row in cast("dict[str, dict[str, Any]]", table).items():
+        unknown = sorted(set(row) - {"per_second", "at_once"})
+        if unknown:
+            raise SettingsError(
+                say("`limits.{provider}` has `{name}`, which means nothing",
+                    provider=provider, name=unknown[0]),
+                say("Write `per_second` and `at_once`"),
+            )  # fmt: skip
+        rate, most = row.get("per_second"), row.get("at_once")
+        if not _is_number(rate, float) or not _is_number(most, int):
+            raise SettingsError(
+                say("`limits.{provider}` has a number that is none, or not above 0",
+                    provider=provider),
+                say("Write `per_second = 5` and `at_once = 3`"),
+            )  # fmt: skip
+        found[provider] = Limit(rate, most)
+    return found
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, bool) or not isinstance(value, (int, kind)):
+        return False
+    return 0 < cast("float", value) < float("inf")
+
+
+def read_inputs(pairs: Iterable[str], plan: Plan) -> dict[str, Any]:
+    """Parse `--input name=value`; a value is JSON unless the plan's own value is a text."""
+    import json
+
+    from satchel.goals.templates import references_of
+
+    wanted = {
+        ref.name for step in plan.steps for ref in references_of(step) if ref.kind == "inputs"
+    }
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, mark, text = pair.partition("=")
+        if not mark or not name:
+            raise InvalidInput(
+                say("`--input` needs `name=value`, not `{value}`", value=pair),
+                say("Write `--input week=46`"),
+            )
+        if name in given:
+            raise InvalidInput(
+                say("`--input {name}=…` is given twice", name=name), say("Give each input once")
+            )
+        if plan.steps and name not in plan.inputs and name not in wanted:
+            known = sorted({*plan.inputs, *wanted})
+            raise InvalidInput(
+                say("The plan has no input `{name}`", name=one_line(name)),
+                _which_input(name, known),
+            )
+        usual = plan.inputs.get(name)
+        if usual is None or isinstance(usual, str):
+            given[name] = text
+            continue
+        try:
+            given[name] = json.loads(text)
+        except ValueError as exc:
+            raise InvalidInput(
+                say("`--input {name}=…` is not JSON: {reason}", name=name, reason=exc),
+                say("The plan has {value} there; give such a value", value=json.dumps(usual)),
+            ) from exc
+    return given
+
+
+def _which_input(name: str, known: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return say("Did you mean {names}?", names=f"`{near[0]}`")
+    if known:
+        return say("It has {names}", names=listed(f"`{one_line(one)}`" for one in known))
+    return say("It has none: write it under `inputs`, and use it as `{{{{inputs.{name}}}}}`",
+               name=one_line(name))  # fmt: skip

@@ -1,0 +1,351 @@
+"""Shows a plan, asks for confirmation, applies it and prints the result.
+
+Every command that changes skills ends with `confirm_and_apply`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel.cli.console import error_dict, one_line, write_json
+from satchel.cli.context import confirm
+from satchel.errors import Incomplete, Refused, SatchelError
+from satchel.i18n import say
+from satchel.presentation.wording import names_of
+from satchel.store.plan import verdict_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from satchel.cli.console import Screen
+    from satchel.cli.context import CliContext
+    from satchel.presentation.changes import StepShown
+    from satchel.store.plan import ChangePlan, ChangeStep, Kind
+    from satchel.store.store import Receipt, Store
+
+_MARKS: dict[Kind, tuple[str, str]] = {
+    "add": ("+", "green"),
+    "replace": ("~", "yellow"),
+    "remove": ("-", "red"),
+    "same": ("=", "dim"),
+    "refused": ("✗", "red"),
+}
+_COLOURS = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "red"}
+RISK = say("Install what the scan blocked, and write this reason into the lockfile.")
+_MAX_STEPS_SHOWN = 8
+"""Larger plans are shown as counts, and the skills that need attention."""
+_MAX_NOTES_SHOWN = 12
+_SCAN_EXTRA = 'pip install "satchel[scan]"'
+
+
+def decide_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of every command that changes skills."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help=say("Show what would change, and stop.")),
+        click.option("--yes", is_flag=True, help=say("Do not ask.")),
+    ):
+        function = option(function)
+    return function
+
+
+def scope_option(function: Callable[..., int]) -> Callable[..., int]:
+    """Add `--global`, for the user's own skills."""
+    words = say("Your own skills for all projects (`~/.config/agents/skills`), not this project's.")
+    return click.option("--global", "everywhere", is_flag=True, help=words)(function)
+
+
+def open_store(session: CliContext, *, everywhere: bool) -> Store:
+    """Return the store of the project, or of the user."""
+    return session.satchel.store("global" if everywhere else "project")
+
+
+def confirm_and_apply(
+    session: CliContext,
+    store: Store,
+    plan: ChangePlan,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    accept_risk: str = "",
+) -> int:
+    """Show a plan, ask, apply it; returns the exit code.
+
+    Args:
+        session: The context of this run.
+        store: Applies the plan.
+        plan: The plan.
+        yes: Do not ask.
+        dry_run: Only show it.
+        as_json: Print JSON.
+        accept_risk: Why blocked skills are installed.
+    """
+    try:
+        return _confirm_and_apply(
+            session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
+        )
+    except SatchelError as exc:
+        # A finished change is reported as such, even if a later step failed.
+        from satchel.store.store import Receipt
+
+        made = exc.receipt if isinstance(exc, Incomplete) else None
+        receipt = made if isinstance(made, Receipt) else None
+        if as_json:
+            # A script needs the findings and the reason, not only an exit code.
+            write_json({**plan.to_dict(), **_made(receipt), "error": error_dict(exc)})
+        elif receipt is not None:
+            print_receipt(session, plan, receipt)
+        raise
+
+
+def _made(receipt: Receipt | None) -> dict[str, object]:
+    if receipt is None:
+        return {"done": []}
+    return {"number": receipt.number, "done": [step.id for step in receipt.done]}
+
+
+def _confirm_and_apply(
+    session: CliContext,
+    store: Store,
+    plan: ChangePlan,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    accept_risk: str,
+) -> int:
+    from satchel.presentation.changes import reason_to_confirm, used_yara
+
+    refused = plan.of_kind("refused")
+    if len(refused) == len(plan.steps) == 1 and refused[0].error is not None:
+        raise refused[0].error
+    print_repairs(session, plan.stage.notes)
+    if not as_json:
+        print_plan(session, plan)
+        if plan.op != "add" and not used_yara(plan):  # we wrote what is added
+            words = say("YARA rules were not used; `{command}` brings them", command=_SCAN_EXTRA)
+            session.err.line(words, "dim")
+    if dry_run:
+        if as_json:
+            write_json({**plan.to_dict(), "dry_run": True})
+        else:
+            _show_diff(session, plan)
+        return 1 if refused or (plan.blocked and not accept_risk) else 0
+    reason = "" if yes else reason_to_confirm(plan, accept_risk)
+    if reason and not ask(session, one_line(reason), say("Go on?")):
+        session.err.line(say("Nothing was changed"))
+        return 0
+    receipt = store.apply(plan, accept_risk=accept_risk)
+    if as_json:
+        write_json({**plan.to_dict(), **_made(receipt)})
+    else:
+        print_receipt(session, plan, receipt)
+    put = [step.id for step in receipt.done if step.kind in ("add", "replace")]
+    print_shadowed(session, [plan.scope.target(skill_id) for skill_id in put])
+    return 1 if refused or receipt.left else 0
+
+
+def ask(session: CliContext, reason: str, question: str, hint: str = "") -> bool:
+    """Ask on the terminal until the answer is valid.
+
+    Raises:
+        Refused: stdin is not a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise Refused(
+            say("{reason}, and nobody is there to ask", reason=reason),
+            hint or say("Look at it with `--dry-run`, then give `--yes`"),
+        )
+    return confirm(session, f"{reason}. {question}")
+
+
+def _names(steps: Sequence[ChangeStep]) -> str:
+    return names_of([one_line(step.id) for step in steps])
+
+
+# --- showing ------------------------------------------------------------------------------
+
+
+def print_plan(session: CliContext, plan: ChangePlan) -> None:
+    """Print the plan on stderr."""
+    from satchel.presentation.changes import has_findings, has_new_powers, show_step
+
+    err = session.err
+    if len(plan.changes) + len(plan.of_kind("refused")) <= _MAX_STEPS_SHOWN:
+        few = len(plan.steps) <= _MAX_STEPS_SHOWN
+        for at, step in enumerate(plan.steps):
+            if step.kind != "same" or few:
+                print_step(err, show_step(plan, at))
+        if not few:
+            _print_count(err, plan, "same", say("as they are"))
+        return
+    _print_count(err, plan, "add", say("new"))
+    _print_count(err, plan, "replace", say("changed"))
+    _print_count(err, plan, "remove", say("removed"))
+    _print_count(err, plan, "same", say("as they are"))
+    _print_count(err, plan, "refused", say("refused"))
+    verdicts = Counter(step.report.verdict for step in plan.changes if step.report is not None)
+    if verdicts:
+        counts = [
+            f"{verdict_words(verdict)} {count}" for verdict, count in sorted(verdicts.items())
+        ]
+        err.line(say("Scan: {counts}", counts=", ".join(counts)))
+    _show_refused(err, plan.of_kind("refused"))
+    for at, step in enumerate(plan.steps):
+        shown = step.kind not in ("same", "refused")
+        if shown and (has_findings(step) or has_new_powers(step)):
+            print_step(err, show_step(plan, at), short=step.kind == "add")
+    notes = list(dict.fromkeys(note for step in plan.changes for note in step.notes))
+    for note in notes[:_MAX_NOTES_SHOWN]:
+        err.line(one_line(note), "dim", "  · ")
+    if len(notes) > _MAX_NOTES_SHOWN:
+        err.line(say("and {count} more", count=len(notes) - _MAX_NOTES_SHOWN), "dim", "  · ")
+
+
+def _print_count(err: Screen, plan: ChangePlan, kind: Kind, word: str) -> None:
+    if count := len(plan.of_kind(kind)):
+        mark, style = _MARKS[kind]
+        err.line(f"{count} {word}", "", "", None, [(mark, style), (" ", "")])
+
+
+def _show_refused(err: Screen, steps: Sequence[ChangeStep]) -> None:
+    """Refusals, grouped by their hint."""
+    groups: dict[str, list[ChangeStep]] = {}
+    for step in steps:
+        groups.setdefault(step.error.hint if step.error is not None else "", []).append(step)
+    mark, style = _MARKS["refused"]
+    for hint, members in groups.items():
+        err.line(_names(members), "", "", "  ", [(mark, style), (" ", "")])
+        error = members[0].error
+        if error is not None:
+            err.line(one_line(error.message), "", "    ")
+        if hint:
+            err.line(say("hint: ") + one_line(hint), "dim", "    ")
+
+
+def print_step(err: Screen, step: StepShown, *, short: bool = False) -> None:
+    """Print one step."""
+    mark, style = _MARKS[step.kind]
+    about = step.words if step.kind == "same" and not step.notes else one_line(step.about)
+    lead = [(mark, style), (" ", ""), (one_line(step.id), "bold"), ("  ", "")]
+    err.line(about, "dim", "", "  ", lead)
+    if step.error:
+        err.line(one_line(step.error), "", "    ")
+    if step.hint:
+        err.line(say("hint: ") + one_line(step.hint), "dim", "    ")
+    if not short:
+        if step.description and step.kind == "add":
+            err.line(one_line(step.description), "", "    ")
+        _show_difference(err, step)
+        for note in step.notes:
+            err.line(one_line(note), "dim", "    · ")
+    _show_scan(err, step)
+
+
+def _show_difference(err: Screen, step: StepShown) -> None:
+    for row in (*step.file_rows, *step.rows):
+        shown = ", ".join(map(one_line, row.items))
+        if row.more:
+            shown = say("{names} and {count} more", names=shown, count=row.more)
+        err.line(shown, "", "    ", "      ", [(row.title, _COLOURS[row.tone]), (": ", "")])
+    for key, before, after in step.fields:
+        err.line(f"{one_line(before) or '—'} → {one_line(after) or '—'}", "", "    ", "      ",
+                 [(one_line(key), "cyan"), (": ", "")])  # fmt: skip
+
+
+def _show_scan(err: Screen, step: StepShown) -> None:
+    if not step.verdict:
+        return
+    lead = [(say("scan: "), ""), (step.verdict_words, _COLOURS[step.verdict_tone])]
+    err.line("", "", "    ", None, lead)
+    for finding in step.findings:
+        lead = [(finding.mark, _COLOURS[finding.tone]), (" ", ""), (finding.rule, "bold")]
+        text = f"{one_line(finding.where)}  {finding.what}"
+        err.line(text, "", "      ", "        ", [*lead, ("  ", "")])
+    for path, reason in step.unscanned:
+        what = say("not scanned: {path} ({reason})", path=one_line(path), reason=one_line(reason))
+        err.line(what, "dim", "      ")
+
+
+def _show_diff(session: CliContext, plan: ChangePlan) -> None:
+    """Print the changed lines as a patch on stdout."""
+    from satchel.presentation.changes import step_trees
+    from satchel.store.plan import patch_of
+
+    for step in plan.of_kind("replace"):
+        session.out.data(patch_of(*step_trees(plan, step), step.id))
+
+
+def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> None:
+    """Print the result: paths on stdout, messages on stderr."""
+    printed = plan.stage.notes  # printed before the plan
+    print_repairs(session, [text for text in receipt.repaired if text not in printed])
+    for step in receipt.done:
+        if step.kind in ("add", "replace"):
+            session.out.data(os.path.join(plan.scope.folder, step.id))
+    err = session.err  # flushes the paths above
+    if receipt.left:
+        names = _names(receipt.left)
+        err.line(say("Left out, because the scan blocked it: {names}", names=names), "red")
+        err.line(say("To install it all the same, give `--accept-risk WHY`"), "", say("hint: "))
+    if refused := plan.of_kind("refused"):
+        err.line(say("Skipped: {names}", names=_names(refused)), "yellow")
+    if not receipt.done:
+        if not refused:
+            err.line(say("Nothing to do"))
+        return
+    err.write(err.paint(_done(plan, receipt), "green") + "\n")
+    for note in receipt.notes:
+        err.line(one_line(note), "yellow")
+    if plan.op != "lock" and receipt.number:
+        everywhere = plan.scope.name == "global"
+        undo = "satchel undo --global" if everywhere else "satchel undo"
+        err.line(say("`{command}` takes it back", command=undo), "dim")
+
+
+def _done(plan: ChangePlan, receipt: Receipt) -> str:
+    if plan.op == "import":
+        return "\n".join(_imported(receipt))
+    names = _names([step for step in receipt.done if plan.op != "rename" or step.kind == "add"])
+    return {
+        "add": say("Added: {names}", names=names),
+        "remove": say("Removed: {names}", names=names),
+        "update": say("Updated: {names}", names=names),
+        "install": say("Installed: {names}", names=names),
+        "lock": say("Locked: {names}", names=names),
+        "rename": say("Renamed: {old} to {names}", names=names,
+                      old=_names([step for step in receipt.done if step.kind == "remove"])),
+    }[plan.op]  # fmt: skip
+
+
+def _imported(receipt: Receipt) -> Iterable[str]:
+    if new := [step for step in receipt.done if step.kind != "replace"]:
+        yield say("Imported: {names}", names=_names(new))
+    if old := [step for step in receipt.done if step.kind == "replace"]:
+        yield say("Replaced: {names}", names=_names(old))
+
+
+def print_shadowed(session: CliContext, folders: Sequence[str]) -> None:
+    """Report skills of these folders that are shadowed, and those that they shadow."""
+    if not folders:
+        return
+    library = session.satchel.library
+    library.tools(refresh=True)
+    every = library.every()
+    here = {skill.ref: skill for skill in every if skill.base_dir in folders}
+    for skill in every:
+        if skill.state == "shadowed" and (skill.ref in here or skill.winner in here):
+            text = say("`{ref}` is hidden by `{winner}`", ref=skill.ref, winner=skill.winner)
+            session.err.line(one_line(text), "yellow")
+
+
+def print_repairs(session: CliContext, repaired: Sequence[str]) -> None:
+    """Report what was left by an interrupted command and has been completed."""
+    err = session.err
+    for text in repaired:
+        err.line(one_line(text), "", "", None, [(say("repaired: "), "yellow")])

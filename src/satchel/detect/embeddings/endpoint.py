@@ -1,0 +1,342 @@
+"""Embeddings from an OpenAI-compatible `/embeddings` endpoint, through the standard library.
+
+The key comes from `SATCHEL_VECTORS_KEY` and is sent only to the host of the address: over HTTPS, or
+to this machine. Redirects are not followed, responses are limited in size and time, and only
+numbers are read from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from satchel._optional import require
+from satchel.detect.embeddings.base import EXTRA, MAX_DIMENSIONS, first_line, normalised
+from satchel.detect.embeddings.coverage import CoverageProbe, is_covered
+from satchel.errors import ModelFailed, SettingsError
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+    from email.message import Message
+
+    from satchel.detect.embeddings.base import Matrix
+
+KEY = "SATCHEL_VECTORS_KEY"
+_REQUEST_TIMEOUT_S = 10.0
+_MAX_ATTEMPTS = 3
+_MAX_RETRY_WAIT_S = 5.0
+_MAX_BATCH_TEXTS = 64
+_MAX_TEXT_CHARS = 2_000
+"""Small models reject texts that exceed their window."""
+_MAX_RESPONSE_BYTES = 64 << 20
+_AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
+_OPTIONS = frozenset(("model", "dimensions", "scripts", "timeout"))
+_NAMES = {"HAN": "CJK", "KANA": "HIRAGANA"}
+"""Common script names -> Unicode script names."""
+
+
+class Endpoint:
+    """Embeds texts with a server."""
+
+    def __init__(self, address: str, *, env: Mapping[str, str] | None = None) -> None:
+        """Parse an address; no request is made.
+
+        Args:
+            address: Such as `https://host/v1/embeddings#model=NAME`. Options after the `#`:
+                `dimensions` (asked of the server), `timeout` (seconds a request) and `scripts`
+                (`all`, or `latin,han`): the covered scripts, instead of a trial.
+            env: Where the key is; the process's environment when None.
+
+        Raises:
+            SettingsError: the address cannot be used.
+            MissingExtra: numpy is not installed.
+        """
+        require("numpy", EXTRA)
+        self._url, options = _split(address)
+        self._host = urllib.parse.urlsplit(self._url).netloc
+        self._model = options.get("model", "")
+        self._asked = _number(options, "dimensions", 0)
+        self._timeout = _number(options, "timeout", _REQUEST_TIMEOUT_S)
+        self._scripts = _scripts(options.get("scripts", ""))
+        self._env = os.environ if env is None else env
+        self._dimensions = 0
+        self._hurry = threading.local()
+        self._trial = CoverageProbe(self.embed)
+        self._opener = urllib.request.build_opener(
+            _NoRedirect(), *([urllib.request.ProxyHandler({})] if _is_here(self._url) else [])
+        )
+        said = f"{self._url}\0{self._model}\0{self._asked}"
+        self._id = f"endpoint-{hashlib.sha256(said.encode()).hexdigest()[:24]}"
+
+    @property
+    def id(self) -> str:
+        """By the address, the model's name and the length of its vectors: its bytes are unseen."""
+        return self._id
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is; asked of the server once.
+
+        Raises:
+            ModelFailed: the server does not answer.
+        """
+        if not self._dimensions:
+            self.embed(["a trial"])
+        return self._dimensions
+
+    def covers(self, text: str) -> bool:
+        """Return the coverage from the options of the address, else from a trial of each script.
+
+        Raises:
+            ModelFailed: the server does not answer.
+        """
+        if self._scripts:
+            return is_covered(text, lambda one: "ALL" in self._scripts or one in self._scripts)
+        return is_covered(text, self._trial.reads)
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """One vector for each text."""
+        # An empty text is an error to some servers.
+        cut = [text[:_MAX_TEXT_CHARS].strip() or "-" for text in texts]
+        rows: list[list[float]] = []
+        for at in range(0, len(cut), _MAX_BATCH_TEXTS):
+            rows += self._ask(cut[at : at + _MAX_BATCH_TEXTS])
+        if not rows:
+            np: Any = require("numpy", EXTRA)
+            return np.zeros((0, self._dimensions), np.float32)
+        return normalised(rows, len(rows), self._dimensions, self._model or self._host)
+
+    @contextmanager
+    def hurrying(self, seconds: float) -> Generator[None]:
+        """Limit requests of this thread to one attempt and `seconds` in total."""
+        self._hurry.until = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._hurry.until = None
+
+    def _ask(self, texts: list[str]) -> list[list[float]]:
+        """Send a request; retry when the server is busy or unreachable for a moment."""
+        body: dict[str, Any] = {"input": texts, "model": self._model, "encoding_format": "float"}
+        if self._asked:
+            body["dimensions"] = int(self._asked)
+        request = urllib.request.Request(  # noqa: S310 - the scheme was checked
+            self._url, json.dumps(body).encode(), self._headers(), method="POST"
+        )
+        until: float | None = getattr(self._hurry, "until", None)
+        for left in reversed(range(_MAX_ATTEMPTS if until is None else 1)):
+            wait = 0.25 * 2 ** (_MAX_ATTEMPTS - left)
+            try:
+                data = self._send(request) if until is None else self._send_by(request, until)
+                return self._read(data, len(texts))
+            except urllib.error.HTTPError as exc:
+                status, asked = exc.code, exc.headers.get("Retry-After", "")
+                exc.close()
+                if status not in _AGAIN or not left:
+                    self._refused(status, exc)
+                if asked.isdecimal():
+                    wait = min(float(asked), _MAX_RETRY_WAIT_S)
+            except (OSError, HTTPException) as exc:
+                if not left:
+                    self._fail(_why(exc), exc)
+            time.sleep(wait)
+        raise AssertionError  # the last round returns or raises
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if key := self._env.get(KEY, "").strip():
+            # The library would repeat a key that it cannot send in its message.
+            if not key.isascii() or not key.isprintable():
+                raise SettingsError(
+                    say("`{name}` has characters that no key has", name=KEY), say("Copy it anew")
+                )
+            headers["Authorization"] = f"Bearer {key}"
+        return headers
+
+    def _send_by(self, request: urllib.request.Request, until: float) -> bytes:
+        """Send a request within a deadline that also covers name resolution and slow responses."""
+        done: list[bytes] = []
+        failed: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                done.append(self._send(request))
+            except BaseException as exc:  # noqa: BLE001 - raised again by who waits
+                failed.append(exc)
+
+        sender = threading.Thread(target=send, name="satchel-goal", daemon=True)
+        try:
+            sender.start()
+        except RuntimeError as exc:  # no more threads
+            self._fail(first_line(exc), exc)
+        sender.join(max(0.0, until - time.monotonic()))
+        if failed:
+            raise failed[0]
+        if not done:
+            raise TimeoutError("timed out")
+        return done[0]
+
+    def _send(self, request: urllib.request.Request) -> bytes:
+        until = time.monotonic() + self._timeout
+        with self._opener.open(request, timeout=self._timeout) as answer:
+            parts: list[bytes] = []
+            size = 0
+            while part := answer.read1(1 << 16):
+                size += len(part)
+                parts.append(part)
+                if size > _MAX_RESPONSE_BYTES:
+                    self._fail(
+                        say("the answer is larger than {size} MB", size=_MAX_RESPONSE_BYTES >> 20)
+                    )
+                if time.monotonic() > until:  # each piece came in time, all of them did not
+                    raise TimeoutError("timed out")
+        return b"".join(parts)
+
+    def _read(self, data: bytes, count: int) -> list[list[float]]:
+        try:
+            rows: list[Any] = json.loads(data)["data"]
+            made = {
+                int(row.get("index", at)): self._vector(row["embedding"])
+                for at, row in enumerate(rows)
+            }
+            return [made[at] for at in range(count)]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+            self._fail(say("the answer holds no vectors ({reason})", reason=first_line(exc)), exc)
+
+    def _vector(self, row: Any) -> list[float]:
+        if not isinstance(row, list) or not 0 < len(cast("list[Any]", row)) <= MAX_DIMENSIONS:
+            raise ValueError("no list of numbers")
+        vector = [float(value) for value in cast("list[Any]", row)]
+        if not all(map(math.isfinite, vector)):
+            raise ValueError("values that are no numbers")
+        if not any(vector):
+            raise ValueError("nothing but zeros")
+        self._dimensions = self._dimensions or len(vector)
+        if len(vector) != self._dimensions:
+            raise ValueError("vectors of several lengths")
+        return vector
+
+    def _refused(self, status: int, exc: urllib.error.HTTPError) -> NoReturn:
+        if status in (401, 403):
+            hint = say("Put the key into the environment as `{name}`", name=KEY)
+        elif 300 <= status < 400:
+            hint = say("Write the address that it redirects to, if you trust it")
+        else:
+            hint = say("Check the address and the model's name")
+        reason = say("it answers with status {status}", status=status)
+        raise ModelFailed(self._words(reason), hint) from exc
+
+    def _fail(self, reason: str, exc: BaseException | None = None) -> NoReturn:
+        raise ModelFailed(
+            self._words(reason), say("Check the address and the model's name")
+        ) from exc
+
+    def _words(self, reason: str) -> str:
+        return say("No vectors from `{host}`: {reason}", host=self._host, reason=reason)
+
+
+def _why(exc: BaseException) -> str:
+    """Return the reason without the library's wrapping."""
+    inner = exc.reason if isinstance(exc, urllib.error.URLError) else exc
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror
+    return first_line(inner) if isinstance(inner, BaseException) else str(inner)[:200]
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirects: texts and key are sent only to the configured host."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: Any,
+        code: int,
+        msg: str,
+        headers: Message,
+        newurl: str,
+    ) -> None:
+        """Return None; urllib then reports the status as an error."""
+
+
+def _split(address: str) -> tuple[str, dict[str, str]]:
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host, port, fragment = parts.hostname, parts.port, parts.fragment
+        del port  # requested, so that a wrong one is detected
+        options = dict(urllib.parse.parse_qsl(fragment, keep_blank_values=True))
+    except ValueError as exc:
+        raise SettingsError(
+            say("`{address}` is no address", address=_without_user(address)), _example()
+        ) from exc
+    shown = _without_user(address)
+    if parts.scheme not in ("http", "https") or not host:
+        raise SettingsError(say("`{address}` is no address", address=shown), _example())
+    if parts.username is not None or parts.password is not None:
+        raise SettingsError(
+            say("`{address}` holds a name or a password", address=shown),
+            say("Put the key into the environment as `{name}`", name=KEY),
+        )
+    url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path, parts.query, ""))
+    if parts.scheme == "http" and not _is_here(url):
+        raise SettingsError(
+            say("`{address}` is not encrypted", address=shown), say("Write `https://`")
+        )
+    for name in options.keys() - _OPTIONS:
+        raise SettingsError(
+            say("`{address}` has `{name}`, which does not exist", address=shown, name=name),
+            _example(),
+        )
+    return url, options
+
+
+def _example() -> str:
+    return say("Write `{value}`", value="https://HOST/v1/embeddings#model=NAME")
+
+
+def _without_user(address: str) -> str:
+    scheme, found, rest = address.partition("://")
+    return f"{scheme}{found}{rest.rpartition('@')[2]}"
+
+
+def _is_here(url: str) -> bool:
+    import ipaddress
+
+    host = urllib.parse.urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _number(options: Mapping[str, str], name: str, default: float) -> float:
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= MAX_DIMENSIONS:
+        raise SettingsError(
+            say("`{option}` needs a whole number, not `{value}`", option=name, value=text),
+            _example(),
+        )
+    return number
+
+
+def _scripts(text: str) -> frozenset[str]:
+    words = (word.strip().upper() for word in text.split(","))
+    return frozenset(_NAMES.get(word, word) for word in words if word)

@@ -1,0 +1,391 @@
+"""Embedding models in a local folder: ONNX with `tokenizer.json`, or a model2vec table.
+
+ONNX: each text is run alone. An 8-bit model rounds the texts of a batch together, so a vector would
+depend on its neighbours (cosine down to 0.97), and a batch is hardly faster on a CPU. The session
+uses one thread, which finishes a sentence sooner than threads that wait for each other; many texts
+are distributed over several sessions' threads.
+
+model2vec: one vector per token; the vector of a text is the mean of its tokens. The table is read
+directly: the package `model2vec` returns the same numbers and adds five dependencies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel._optional import require
+from satchel.detect.embeddings.base import (
+    EXTRA,
+    MAX_DIMENSIONS,
+    first_line,
+    normalised,
+    unusable,
+)
+from satchel.detect.embeddings.coverage import Vocabulary
+from satchel.errors import ModelFailed
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.detect.embeddings.base import Matrix
+
+MAX_TOKENS = 128
+"""About 600 characters; longer inputs cost time and hardly improve results."""
+_MIN_PARALLEL_TEXTS = 8
+_KNOWN = ("model.int8.onnx", "model_quantized.onnx", "model_int8.onnx", "model.onnx")
+"""Names of the file, the smallest kind first."""
+_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids"))
+
+
+def find_onnx(folder: str) -> str | None:
+    """The ONNX file of a folder, or of its subfolder `onnx`; None when there is none.
+
+    Raises:
+        SettingsError: there are several, and none has a name that is known.
+    """
+    for place in (folder, os.path.join(folder, "onnx")):
+        try:
+            names = sorted(name for name in os.listdir(place) if name.endswith(".onnx"))
+        except OSError:
+            continue
+        for name in _KNOWN:
+            if name in names:
+                return os.path.join(place, name)
+        if len(names) == 1:
+            return os.path.join(place, names[0])
+        if names:
+            raise unusable(
+                folder,
+                say("it has several ONNX files"),
+                say("Call the one to use `{name}`", name="model.onnx"),
+            )
+    return None
+
+
+class OnnxEmbedder:
+    """Runs an ONNX model on the processor."""
+
+    def __init__(self, folder: str, *, tokens: int = MAX_TOKENS, threads: int = 0) -> None:
+        """Open a model and run it on one text, so that an unusable one fails here.
+
+        Args:
+            folder: Holds one `.onnx` file (or `onnx/`) and `tokenizer.json`.
+            tokens: Where texts are cut; the model's own limit may be lower.
+            threads: How many texts run at once; 0 leaves one processor to others.
+
+        Raises:
+            SettingsError: the folder holds no usable model.
+            MissingExtra: a package is missing.
+        """
+        self._runtime: Any = require("onnxruntime", EXTRA)
+        self._np: Any = require("numpy", EXTRA)
+        path = find_onnx(folder)
+        if path is None:
+            raise unusable(folder, say("it has no `{name}`", name="model.onnx"))
+        self.folder = folder
+        self._threads = threads or max(1, (os.cpu_count() or 1) - 1)
+        limit = read_table(folder, "sentence_bert_config.json").get("max_seq_length")
+        if isinstance(limit, int) and limit >= 8:
+            tokens = min(tokens, limit)
+        self._tokenizer, unknown = open_tokenizer(folder, tokens)
+        self._vocabulary = Vocabulary(self._tokenizer, unknown)
+        self._session = self._open(path)
+        self._takes = {one.name for one in self._session.get_inputs()}
+        if not {"input_ids", "attention_mask"} <= self._takes <= _INPUTS:
+            raise unusable(folder, say("its inputs are not those of a text model"))
+        self._dimensions = self._try()
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+        with open(os.path.join(folder, "tokenizer.json"), "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+        self._id = f"onnx-{digest.hexdigest()[:24]}-{tokens}"
+
+    @property
+    def id(self) -> str:
+        """By the bytes of the model and of its tokenizer, and where texts are cut."""
+        return self._id
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return self._dimensions
+
+    def covers(self, text: str) -> bool:
+        """Whether the vocabulary has the words of a text."""
+        return self._vocabulary.covers(text)
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """One vector for each text."""
+        rows: list[Any]
+        if self._threads > 1 and len(texts) > _MIN_PARALLEL_TEXTS:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(self._threads) as pool:
+                rows = list(pool.map(self._one, texts))
+        else:
+            rows = [self._one(text) for text in texts]
+        if any(len(row) != self._dimensions for row in rows):
+            raise ModelFailed(say("its output is no vector"))
+        made = self._np.array(rows, self._np.float32).reshape(len(rows), self._dimensions)
+        return normalised(made, len(rows), self._dimensions, os.path.basename(self.folder))
+
+    def _open(self, path: str) -> Any:
+        options = self._runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4  # errors are raised; stderr is for the user
+        try:
+            return self._runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as exc:
+            name = os.path.basename(path)
+            reason = first_line(exc)
+            raise unusable(
+                self.folder, say("`{name}` cannot be read ({reason})", name=name, reason=reason)
+            ) from exc
+
+    def _try(self) -> int:
+        """Return the vector length, from one text."""
+        try:
+            found = self._one("a trial")
+        except ModelFailed as exc:
+            raise unusable(self.folder, exc.message) from exc
+        if not 0 < len(found) <= MAX_DIMENSIONS:
+            raise unusable(self.folder, say("its output is no vector"))
+        if not found.any():
+            raise unusable(self.folder, say("its vectors are nothing but zeros"))
+        return len(found)
+
+    def _one(self, text: str) -> Any:
+        """Return the vector of one text, pooled if the model does not."""
+        np = self._np
+        ids: list[int] = self._tokenizer.encode(text).ids or [0]
+        table = np.array([ids], np.int64)
+        given = {"input_ids": table, "attention_mask": np.ones_like(table)}
+        if "token_type_ids" in self._takes:
+            given["token_type_ids"] = np.zeros_like(table)
+        try:
+            outputs = self._session.run(None, given)
+        except Exception as exc:
+            name, reason = os.path.basename(self.folder), first_line(exc)
+            raise ModelFailed(
+                say("The model `{name}` cannot be run: {reason}", name=name, reason=reason),
+                say("Name another model in the setting `vectors`"),
+            ) from exc
+        # Exports name their outputs differently: what has two sides is pooled.
+        for one in reversed(outputs):
+            if one.ndim == 2 and one.shape[0] == 1:
+                return one[0]
+        if not outputs or outputs[0].ndim != 3 or outputs[0].shape[:2] != table.shape:
+            raise ModelFailed(say("its output is no vector"))
+        return outputs[0][0].mean(axis=0)
+
+
+_MAX_TOKENIZER_CHARS = 128 << 20
+
+
+def open_tokenizer(folder: str, limit: int) -> tuple[Any, int | None]:
+    """The tokenizer of a folder, cut at `limit` tokens and without padding, and its unknown token.
+
+    Raises:
+        SettingsError: there is none, or it is damaged.
+        MissingExtra: `tokenizers` is not installed.
+    """
+    module: Any = require("tokenizers", EXTRA)
+    path = os.path.join(folder, "tokenizer.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(_MAX_TOKENIZER_CHARS)  # one that is longer is cut, and no JSON
+        tokenizer = module.Tokenizer.from_str(text)
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(limit)
+        unknown = _unknown_token(tokenizer, json.loads(text))
+    except FileNotFoundError as exc:
+        raise unusable(folder, say("it has no `{name}`", name="tokenizer.json")) from exc
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as exc:  # a panic of the library's Rust is no Exception
+        reason = first_line(exc)
+        raise unusable(
+            folder, say("`{name}` cannot be read ({reason})", name="tokenizer.json", reason=reason)
+        ) from exc
+    return tokenizer, unknown
+
+
+def _unknown_token(tokenizer: Any, table: Any) -> int | None:
+    model = table["model"]
+    if isinstance(name := model.get("unk_token"), str):
+        return tokenizer.token_to_id(name)
+    number = model.get("unk_id")  # unigram
+    return number if isinstance(number, int) else None
+
+
+def read_table(folder: str, name: str) -> dict[str, Any]:
+    """What a JSON file of a folder holds; empty when there is none, or it holds no object.
+
+    Raises:
+        SettingsError: it is no JSON.
+    """
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            found = json.loads(file.read(1 << 20))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as exc:
+        reason = first_line(exc)
+        raise unusable(
+            folder, say("`{name}` cannot be read ({reason})", name=name, reason=reason)
+        ) from exc
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+MAX_STATIC_TOKENS = 512
+_MAX_STATIC_CHARS = 600
+"""Only the beginning of a long text is averaged: the mean of everything resembles anything."""
+
+_SAMPLED_ROW_COUNT = 256
+
+
+class StaticEmbedder:
+    """Averages the vectors of tokens."""
+
+    def __init__(self, folder: str) -> None:
+        """Open a model.
+
+        Args:
+            folder: Holds `model.safetensors` with `embeddings`, and `tokenizer.json`.
+
+        Raises:
+            SettingsError: the folder holds no usable model.
+            MissingExtra: a package is missing.
+        """
+        self._np: Any = require("numpy", EXTRA)
+        path = os.path.join(folder, "model.safetensors")
+        if not os.path.isfile(path):
+            raise unusable(folder, say("it has no `{name}`", name="model.safetensors"))
+        self.folder = folder
+        tensors = read_tensors(path)
+        self._table: Any = tensors.get("embeddings", tensors.get("embedding.weight"))
+        self._weights = tensors.get("weights")
+        self._mapping = tensors.get("mapping")
+        self._tokenizer, self._unknown = open_tokenizer(folder, MAX_STATIC_TOKENS)
+        self._vocabulary = Vocabulary(self._tokenizer, self._unknown)
+        self._check(self._tokenizer.get_vocab_size())
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+        with open(os.path.join(folder, "tokenizer.json"), "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+        self._id = f"static-{digest.hexdigest()[:24]}"
+
+    def _check(self, tokens: int) -> None:
+        """Require a table row for every token of the tokenizer."""
+        table, weights, mapping = self._table, self._weights, self._mapping
+        if table is None or table.ndim != 2 or not 0 < table.shape[1] <= MAX_DIMENSIONS:
+            raise unusable(self.folder, say("it has no table of vectors"))
+        rows = table.shape[0]
+        step = max(1, rows // _SAMPLED_ROW_COUNT)
+        if not table[::step].any():
+            raise unusable(self.folder, say("its vectors are nothing but zeros"))
+        fits = rows >= tokens
+        if mapping is not None:
+            fits = mapping.ndim == 1 and mapping.dtype.kind == "i" and len(mapping) >= tokens
+            fits = fits and int(mapping.min()) >= 0 and int(mapping.max()) < rows
+        if weights is not None:
+            fits = fits and weights.ndim == 1 and len(weights) >= tokens
+        if not fits:
+            raise unusable(self.folder, say("its table and its tokenizer do not fit together"))
+
+    @property
+    def id(self) -> str:
+        """By the bytes of the table and of the tokenizer."""
+        return self._id
+
+    @property
+    def dimensions(self) -> int:
+        """How long a vector is."""
+        return self._table.shape[1]
+
+    def covers(self, text: str) -> bool:
+        """Whether the vocabulary has the words of a text."""
+        return self._vocabulary.covers(text)
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return one vector per text; zeros when none of its tokens is in the vocabulary."""
+        np = self._np
+        made = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in enumerate(texts):
+            found = self._tokenizer.encode(text[:_MAX_STATIC_CHARS], add_special_tokens=False).ids
+            ids = [token for token in found if token != self._unknown]
+            if not ids:
+                continue
+            vectors = self._table[ids if self._mapping is None else self._mapping[ids]]
+            vectors = vectors.astype(np.float32)
+            if self._weights is not None:
+                vectors = vectors * self._weights[ids].astype(np.float32)[:, None]
+            made[row] = vectors.mean(axis=0)
+        return normalised(made, len(texts), self.dimensions, os.path.basename(self.folder))
+
+
+_MAX_HEADER_BYTES = 64 << 20
+_KINDS = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I8": "i1",
+    "U8": "u1",
+}
+
+
+def read_tensors(path: str) -> dict[str, Any]:
+    """Every tensor of a file by name, mapped from disk where its numbers can stay as they are.
+
+    Raises:
+        SettingsError: it is no such file, or a damaged one.
+    """
+    np = require("numpy", EXTRA)
+    try:
+        begin, table = _read_table(path)
+        data = np.memmap(path, dtype=np.uint8, mode="r", offset=begin)
+        return {
+            name: _tensor(np, data, row) for name, row in table.items() if name != "__metadata__"
+        }
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as exc:
+        name = os.path.basename(path)
+        raise unusable(
+            os.path.dirname(path),
+            say("`{name}` cannot be read ({reason})", name=name, reason=exc),
+        ) from exc
+
+
+def _read_table(path: str) -> tuple[int, dict[str, Any]]:
+    """Return the offset of the numbers, and the table before them."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= min(_MAX_HEADER_BYTES, os.path.getsize(path) - 8):
+            raise ValueError("its table is longer than the file")
+        table: Any = json.loads(file.read(length))
+    if not isinstance(table, dict):
+        raise TypeError("its table is none")
+    return 8 + length, cast("dict[str, Any]", table)
+
+
+def _tensor(np: Any, data: Any, row: dict[str, Any]) -> Any:
+    begin, end = row["data_offsets"]
+    kind, shape = row["dtype"], tuple(row["shape"])
+    if kind not in _KINDS:
+        raise ValueError(f"it has numbers of the kind {kind!s:.10}")
+    dtype = np.dtype(_KINDS[kind])
+    if any(not isinstance(side, int) or side < 0 for side in shape):
+        raise ValueError("a tensor has an impossible shape")
+    if not 0 <= begin <= end <= len(data) or end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError("a tensor lies outside the file")
+    made = data[begin:end].view(dtype).reshape(shape)
+    if kind == "BF16":  # the upper half of a float32
+        made = (made.astype(np.uint32) << 16).view(np.float32)
+    return made

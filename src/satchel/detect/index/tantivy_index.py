@@ -1,0 +1,398 @@
+"""Word index on tantivy (extra `search`), for up to a million skills.
+
+tantivy stores a number and the terms of each skill. The number is a hash of the key; the file
+`rows` beside the index maps it to key and stamp, because reading a stored text costs microseconds
+per hit and a number nothing. Small updates are appended to that file.
+
+An update commits to tantivy first and then writes `rows`. A process that is killed in between
+leaves older stamps, so those skills are indexed again. When the folder is damaged, or `rows` is
+newer than the commit, the index counts as empty until the next update rebuilds it: a search never
+fails because of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from functools import partial
+from hashlib import blake2b
+from itertools import chain, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from satchel._optional import require
+from satchel.detect.index.base import (
+    FIELDS,
+    allowed_only,
+    append_state,
+    read_states,
+    write_state,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from satchel.detect.index.base import IndexRow, Stamp
+
+_MAX_SMALL_UPDATE_ROWS = 512
+_SMALL_HEAP_BYTES = 15_000_000
+"""tantivy's minimum."""
+_LARGE_HEAP_BYTES = 1_000_000_000
+"""Fits a million short skills in one segment; each further segment slows every search. Only used
+memory is allocated."""
+_SPACES = "satchel_spaces"
+_MAGIC = b"satchel-rows-2\n"
+_SCORE = itemgetter(0)
+_MAX_PARTS = 256
+"""Updates after which `rows` is rewritten."""
+_MAX_FAILURES = 3
+"""Consecutive failed updates before the index is rebuilt."""
+
+
+class _TantivyRows(NamedTuple):
+    """The content of the file `rows`."""
+
+    commit: int
+    """tantivy's commit that it belongs to."""
+    fields: frozenset[str]
+    """Fields with a text: few skills have `when`, and each term lookup costs time."""
+    stamps: dict[str, Stamp]
+    """By key."""
+    keys: dict[int, str]
+    """By number, in the order of `stamps`."""
+    parts: int
+    """Updates that are in the file; 0 when no more can be appended to it."""
+
+
+_NO_ROWS = _TantivyRows(-1, frozenset(), {}, {}, 0)
+
+
+class _TantivyView(NamedTuple):
+    """An opened commit."""
+
+    searcher: Any
+    docs: int
+    schema: Any
+    rows: _TantivyRows
+    mark: tuple[int, ...]
+    """Process, inode and time of both files: another mark, another commit."""
+
+
+class TantivyIndex:
+    """BM25 per field by tantivy."""
+
+    engine = "tantivy"
+
+    def __init__(self, folder: str) -> None:
+        """Open what `folder` keeps. A damaged folder reads as empty.
+
+        Raises:
+            MissingExtra: tantivy is not installed.
+            OSError: the folder cannot be made.
+        """
+        self._tantivy: Any = require("tantivy", "search")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._folder = os.path.join(folder, "index")
+        self._meta = os.path.join(self._folder, "meta.json")
+        self._rows = os.path.join(folder, "rows")
+        self._lock = threading.Lock()
+        self._view: _TantivyView | None = None
+        self._refused: tuple[int, ...] | None = None
+        self._failures = 0
+        self.damage = ""
+        """Why the folder was last unusable."""
+
+    def stamps(self) -> Mapping[str, Stamp]:
+        """Return the stamps of indexed skills by key."""
+        view = self._current()
+        return view.rows.stamps if view is not None else {}
+
+    def update(
+        self,
+        rows: Iterable[IndexRow],
+        gone: Iterable[str] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add, replace and remove rows atomically for searches.
+
+        A damaged index is removed first, so callers hold a lock of their own (`Upkeep`).
+
+        Raises:
+            TimeoutError: another process is writing.
+            OSError: it cannot be written.
+        """
+        todo = iter(rows)
+        first = list(islice(todo, _MAX_SMALL_UPDATE_ROWS + 1))
+        heap = _SMALL_HEAP_BYTES if len(first) <= _MAX_SMALL_UPDATE_ROWS else _LARGE_HEAP_BYTES
+        with _Writing(self._writable(), heap, self._tantivy.Document) as writing:
+            view = self._current()  # no other writer from here on
+            old = view.rows if view is not None else _NO_ROWS
+            # A killed update may have left rows that `rows` does not list.
+            is_behind = view is not None and old.commit < _last_commit(self._meta)
+            stamps, keys = dict(old.stamps), dict(old.keys)
+            fresh: dict[str, Stamp] = {}
+            dropped = [key for key in gone if stamps.pop(key, None) is not None]
+            self._failures += 1
+            for number in map(_number, dropped):
+                writing.drop(number)
+                del keys[number]
+            taken = 0
+            for taken, row in enumerate(chain(first, todo), 1):
+                number = _number(row.key)
+                if is_behind or row.key in stamps:
+                    writing.drop(number)
+                writing.add(number, row)
+                stamps[row.key] = fresh[row.key] = row.stamp
+                keys[number] = row.key
+                if progress is not None and taken % 500 == 0:
+                    progress(taken)
+            commit = writing.commit()
+            fields = old.fields.union(writing.used)
+            parts = 1
+            if (
+                0 < old.parts < _MAX_PARTS
+                and len(first) <= _MAX_SMALL_UPDATE_ROWS
+                and not is_behind
+            ):
+                parts = old.parts + 1
+                numbers = list(map(_number, fresh))
+                append_state(self._rows, (commit, tuple(fields), fresh, numbers, dropped))
+            else:
+                write_state(self._rows, _MAGIC, (commit, tuple(fields), stamps, list(keys), []))
+            kept = _TantivyRows(commit, fields, stamps, keys, parts)
+            self._view = self._view_of(kept, self._mark())
+        self._failures = 0
+        if progress is not None:
+            progress(taken)
+
+    def search_signals(
+        self,
+        terms: Sequence[tuple[str, float]],
+        signals: Mapping[str, Mapping[str, float]],
+        limit: int,
+        allowed: Collection[str] | None = None,
+    ) -> dict[str, dict[str, float]]:
+        """Return the scores of the best `limit` keys per signal."""
+        view = self._current()
+        if view is None or not terms or limit < 1:
+            return {signal: {} for signal in signals}
+        sane = [(_encodable(term), weight) for term, weight in terms]
+        try:
+            return {
+                signal: self._best(view, fields, sane, limit, None)
+                if allowed is None
+                else allowed_only(partial(self._best, view, fields, sane), limit, allowed)
+                for signal, fields in signals.items()
+            }
+        except BaseException as exc:  # noqa: BLE001 - `_reason` raises what is not about the index
+            self._refuse(view.mark, _reason(exc))
+            return {signal: {} for signal in signals}
+
+    def count(self) -> int:
+        """Return the number of indexed keys."""
+        view = self._view or self._current()
+        return view.docs if view is not None else 0
+
+    def version(self) -> tuple[int, ...]:
+        """Return a value that differs after every change by any process."""
+        view = self._current()
+        return view.mark if view is not None else ()
+
+    def _best(
+        self,
+        view: _TantivyView,
+        fields: Mapping[str, float],
+        terms: Sequence[tuple[str, float]],
+        limit: int,
+        keys: list[str] | None,
+    ) -> dict[str, float]:
+        """Return the scores of the best keys over some fields, optionally of given keys only."""
+        query = self._tantivy.Query
+        term_query, boost_query, schema = query.term_query, query.boost_query, view.schema
+        should = self._tantivy.Occur.Should
+        parts = [
+            (should, boost_query(term_query(schema, field, term, "freq"), share * weight))
+            if share * weight != 1.0
+            else (should, term_query(schema, field, term, "freq"))
+            for field, share in fields.items()
+            if field in view.rows.fields
+            for term, weight in terms
+        ]
+        most = min(limit, view.docs)
+        if not most or not parts:
+            return {}
+        asked = query.boolean_query(parts)
+        if keys is not None:
+            few = query.term_set_query(schema, "num", [_number(key) for key in keys])
+            must = self._tantivy.Occur.Must
+            asked = query.boolean_query([(must, asked), (must, query.const_score_query(few, 0.0))])
+        hits = view.searcher.search(asked, most, count=False).hits
+        numbers = view.searcher.fast_field_values("num", [hit[1] for hit in hits])
+        names = view.rows.keys
+        try:
+            # In C from end to end: this is as much work as the search of a small library.
+            return dict(zip(map(names.__getitem__, numbers), map(_SCORE, hits), strict=True))
+        except KeyError:  # `rows` is older than the commit
+            pairs = zip(numbers, hits, strict=True)
+            return {names[number]: hit[0] for number, hit in pairs if number in names}
+
+    def _current(self) -> _TantivyView | None:
+        """Return the newest usable commit; None without one."""
+        try:
+            mark = self._mark()
+        except OSError:
+            return None
+        view = self._view
+        if view is not None and view.mark == mark:
+            return view
+        if mark == self._refused:
+            return None
+        with self._lock:
+            try:
+                rows = _read_rows(self._rows)
+                if not 0 <= rows.commit <= _last_commit(self._meta):
+                    self._refuse(mark, "its two files do not belong together")
+                    return None
+                self._view = self._view_of(rows, mark)
+            except BaseException as exc:  # noqa: BLE001 - the same
+                self._refuse(mark, _reason(exc))
+                return None
+            return self._view
+
+    def _view_of(self, rows: _TantivyRows, mark: tuple[int, ...]) -> _TantivyView:
+        index = self._open()
+        searcher = index.searcher()
+        return _TantivyView(searcher, int(searcher.num_docs), index.schema, rows, mark)
+
+    def _mark(self) -> tuple[int, ...]:
+        one, other = os.stat(self._meta), os.stat(self._rows)
+        times = (one.st_mtime_ns, one.st_size, other.st_mtime_ns, other.st_size)
+        return os.getpid(), one.st_ino, other.st_ino, *times
+
+    def _writable(self) -> Any:
+        """Return the index for writing: an empty one without a usable one."""
+        # What fails again and again is damaged where opening it does not show.
+        if self._current() is None or self._failures >= _MAX_FAILURES:
+            self._failures = 0
+            self._view = None
+            if os.path.lexists(self._rows):
+                os.unlink(self._rows)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        try:
+            return self._open()
+        except BaseException as exc:
+            raise OSError(f"tantivy: {_reason(exc)}") from exc
+
+    def _refuse(self, mark: tuple[int, ...], reason: str) -> None:
+        self.damage = reason
+        self._refused = mark
+        self._view = None
+
+    def _open(self) -> Any:
+        """Open or create the index. It is reloaded only explicitly."""
+        tantivy = self._tantivy
+        builder = tantivy.SchemaBuilder()
+        # Not an unsigned one: deleting by the term of such a field finds nothing (0.27).
+        builder.add_integer_field("num", indexed=True, fast=True)
+        for field in FIELDS:
+            builder.add_text_field(field, tokenizer_name=_SPACES, index_option="freq")
+        index = tantivy.Index(builder.build(), self._folder)
+        spaces = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+        index.register_tokenizer(_SPACES, spaces)
+        index.config_reader("manual")
+        return index
+
+
+class _Writing:
+    """A tantivy writer for one update, which is committed or discarded."""
+
+    def __init__(self, index: Any, heap: int, document: Any) -> None:
+        self._index = index
+        self._heap = heap
+        self._document = document
+        self._writer: Any = None
+        self.used: set[str] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            # One thread writes one segment.
+            self._writer = self._index.writer(self._heap, 1)
+            # A process killed during a commit leaves a file whose name the next one needs.
+            self._writer.garbage_collect_files()
+        except ValueError as exc:
+            if "LockBusy" in str(exc):
+                raise TimeoutError("another process is writing the index") from exc
+            raise OSError(f"tantivy: {exc}") from exc
+        return self
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        writer, self._writer = self._writer, None
+        try:
+            # Ends the writer and releases its lock, now; merges are waited for, they are short.
+            writer.wait_merging_threads()
+        except BaseException as second:
+            if exc is None:
+                raise OSError(f"tantivy: {_reason(second)}") from second
+        if exc is not None and not isinstance(exc, (OSError, TypeError)):
+            raise OSError(f"tantivy: {_reason(exc)}") from exc
+
+    def add(self, number: int, row: IndexRow) -> None:
+        document = self._document()
+        document.add_integer("num", number)
+        for field, text in zip(FIELDS, row.fields, strict=True):
+            if text:
+                document.add_text(field, _encodable(text))
+                self.used.add(field)
+        self._writer.add_document(document)
+
+    def drop(self, number: int) -> None:
+        self._writer.delete_documents_by_term("num", number)
+
+    def commit(self) -> int:
+        return int(self._writer.commit())
+
+
+def _read_rows(path: str) -> _TantivyRows:
+    """Read the file `rows`; the commit is -1 when it is unusable."""
+    states, is_whole = read_states(path, _MAGIC)
+    commit, fields = -1, frozenset[str]()
+    stamps: dict[str, Stamp] = {}
+    keys: dict[int, str] = {}
+    for state in states:
+        commit, used, fresh, numbers, dropped = state
+        fields = fields.union(used)
+        for key in dropped:
+            del stamps[key], keys[_number(key)]
+        stamps.update(fresh)
+        keys.update(zip(numbers, fresh, strict=True))
+    return _TantivyRows(commit, fields, stamps, keys, len(states) if is_whole else 0)
+
+
+def _number(key: str) -> int:
+    """Return 63 bits of a hash of the key."""
+    data = key.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _last_commit(path: str) -> int:
+    """Return the commit in `meta.json`."""
+    with open(path, "rb") as stream:
+        text = stream.read()
+    # The last one is the index's own; those before it are of deletions.
+    return int(text.rpartition(b'"opstamp":')[2].split(b",")[0].strip(b" \r\n}"))
+
+
+def _reason(exc: BaseException) -> str:
+    """Return the reason in one line; re-raise an exception that is not about the index.
+
+    Rust's panic, which a damaged file may cause, is a `BaseException`.
+    """
+    if isinstance(exc, (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)):
+        raise exc
+    return (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]

@@ -1,0 +1,195 @@
+"""Diagnosis of skills, lockfiles, settings and the search index."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from satchel.errors import Blocked, LockBroken, SatchelError
+from satchel.library.lockfile import interrupted_changes
+from satchel.library.ownership import key_path
+from satchel.settings import SETTINGS
+from satchel.skill.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from satchel.detect.pipeline import SelectionPipeline
+    from satchel.library import Library
+    from satchel.library.tool_scanner import ToolSnapshot
+    from satchel.settings import Settings
+    from satchel.skill.model import Skill
+
+MIN_INDEXED_SKILLS = 2_000
+"""Libraries from this size on should be searched with an index."""
+COMPLETE_INDEX_SHARE = 0.95
+SIMILAR_NAME_RATIO = 0.8
+_MAX_FILES_SHOWN = 3
+VARIABLES = (
+    "SATCHEL_ESCAPE_CANARY", "SATCHEL_GIT_PASSWORD", "SATCHEL_GIT_USER",
+    "SATCHEL_HOME", "SATCHEL_LANG", "SATCHEL_SCRATCH", "SATCHEL_SKILL_DIR", "SATCHEL_VECTORS_KEY",
+    "SATCHEL_WORKSPACE",
+)  # fmt: skip
+"""Environment variables of Satchel that are not settings."""
+
+
+def diagnose(
+    library: Library,
+    settings: Settings,
+    detector: Callable[[], SelectionPipeline],
+    *,
+    deep: bool,
+    progress: Iterable[Any] | None,
+) -> list[Problem]:
+    """Return all problems of the locations, the settings and the environment.
+
+    Args:
+        library: The skills.
+        settings: The settings in force.
+        detector: Creates the detector; used only when `deep`.
+        deep: Also read every skill whole and check it.
+        progress: Wraps the skills to be read, to show progress.
+    """
+    from satchel.tools.packaged import packaged_problems
+
+    tools = library.tools(refresh=True)
+    snapshot = library.snapshot()
+    found = [*snapshot.problems, *tools.problems, *packaged_problems(settings)]
+    found += tool_name_conflicts(settings, tools)
+    locks = [location.lock for location in library.locations]
+    found += interrupted_changes(locks, key_path(settings.paths.state))
+    skills = library.every()
+    found += [Problem("include-unmatched", values={"name": one}) for one in library.unmatched()]
+    if deep:
+        found += [one for one in _lock_problems(library) if one not in found]
+        found += _search_problems(len(snapshot.skills), settings, detector)
+        found += _setting_problems(settings)
+        found += library.strays()
+        found += _author_problems(progress if progress is not None else skills)
+        contents = [content_problem(library, one) for one in skills if one.ref not in tools.refused]
+        found += [one for one in contents if one is not None]
+    else:
+        for skill in skills:
+            found += skill.problems
+    found += _not_offered(skills, library, tools.refused)
+    return found
+
+
+def tool_name_conflicts(settings: Settings, tools: ToolSnapshot) -> Iterator[Problem]:
+    """Tools of tool skills whose names an installed package has too: the package's is used."""
+    if not tools.tools:
+        return
+    from satchel.tools.packaged import packaged_tools
+
+    for tool in packaged_tools(settings):
+        source = tools.tools.get(tool.name)
+        if source is not None:
+            path = os.path.join(source[0].skill.base_dir, "skill.yaml")
+            winner = str(getattr(tool, "owner", ""))
+            switch = f"SKILL_{winner.upper()}_ENABLED"
+            values = {"name": tool.name, "winner": winner, "switch": switch}
+            yield Problem("tool-name-packaged", path, source[1].line, values)
+
+
+def content_problem(library: Library, skill: Skill) -> Problem | None:
+    """The problem of a listed skill's content: blocked, not scannable, or modified."""
+    if skill.state != "active" or skill.origin.remote:
+        return None
+    values = {"name": skill.typed}
+    try:
+        library.seals.check(skill, clean=False)  # a diagnosis deletes nothing
+        files = library.seals.modified(skill)
+    except LockBroken:
+        return None  # reported for the lockfile itself
+    except Blocked:
+        return Problem("blocked", skill.path, values=values)
+    except SatchelError as exc:
+        return Problem("not-scannable", skill.path, values={**values, "reason": exc.why})
+    if files:
+        return Problem("modified", skill.path, values={**values, "files": _some(files)})
+    return None
+
+
+def _some(files: Sequence[str]) -> str:
+    more = ", …" if len(files) > _MAX_FILES_SHOWN else ""
+    return ", ".join(f"`{path}`" for path in files[:_MAX_FILES_SHOWN]) + more
+
+
+def _lock_problems(library: Library) -> Iterator[Problem]:
+    for lock in dict.fromkeys(place.lock for place in library.locations):
+        problem = library.seals.lock_problem(lock, deep=True) if lock else None
+        if problem is not None:
+            yield problem
+
+
+def _search_problems(
+    count: int, settings: Settings, detector: Callable[[], SelectionPipeline]
+) -> Iterator[Problem]:
+    if count <= MIN_INDEXED_SKILLS:
+        return
+    from importlib.util import find_spec
+
+    values = {"count": f"{count:,}"}
+    if find_spec("tantivy") is None:
+        yield Problem("search-plain", settings.paths.cache, values=values)
+        return
+    held = detector().indexed()
+    if held is not None and held < count * COMPLETE_INDEX_SHARE:
+        values["held"] = f"{held:,}"
+        yield Problem("search-unindexed", settings.paths.cache, values=values)
+
+
+def _setting_problems(settings: Settings) -> Iterator[Problem]:
+    """Settings without effect: a model that cannot be opened, a misspelt variable."""
+    from difflib import get_close_matches
+
+    if settings.vectors:
+        from satchel.detect.embeddings.registry import open_embedder
+
+        try:
+            open_embedder(settings.vectors)
+        except (SatchelError, OSError, ValueError) as exc:
+            reason = " ".join(str(getattr(exc, "message", exc)).split())
+            values = {"name": settings.vectors, "reason": reason}
+            yield Problem("vectors-unusable", settings.paths.config, values=values)
+    known = {setting.env for setting in SETTINGS}.union(VARIABLES)
+    for name in sorted(os.environ):
+        if not name.startswith("SATCHEL_") or name in known:
+            continue
+        near = get_close_matches(name, sorted(known), n=1, cutoff=SIMILAR_NAME_RATIO)
+        values = {"name": name, "near": near[0]} if near else {"name": name}
+        code = "variable-near" if near else "variable-unknown"
+        yield Problem(code, settings.paths.config, values=values)
+
+
+def _author_problems(skills: Iterable[Skill]) -> Iterator[Problem]:
+    from satchel.skill.validate import check_skill
+
+    for skill in skills:
+        if skill.origin.remote:  # nothing is fetched for a check
+            yield from skill.problems
+            continue
+        try:
+            yield from check_skill(skill)
+        except SatchelError as exc:
+            yield Problem("unreadable", skill.path, values={"reason": exc.message})
+
+
+def _not_offered(
+    skills: Iterable[Skill], library: Library, reported: Mapping[str, object]
+) -> Iterator[Problem]:
+    """Shadowed, untrusted and blocked skills that are not in `reported`."""
+    skills = list(skills)
+    builtin = {skill.ref: skill for skill in skills if skill.source == "builtin"}
+    for skill in skills:
+        if skill.state == "shadowed":
+            same = builtin.get(skill.winner)
+            if skill.origin.remote and same and same.description == skill.description:
+                continue  # another Satchel serves the same built-in skill
+            values = {"name": skill.name, "winner": skill.winner, "server": skill.origin.label}
+            code = "served-shadowed" if skill.origin.remote else "shadowed"
+            yield Problem(code, skill.path, values=values)
+        elif skill.state in ("untrusted", "blocked") and skill.ref not in reported:
+            code = "unpinned" if library.is_unpinned(skill) else "untrusted"
+            code = "blocked" if skill.state == "blocked" else code
+            yield Problem(code, skill.path, values={"name": skill.typed})

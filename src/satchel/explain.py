@@ -1,0 +1,537 @@
+"""Report on one skill: where it was found, why it is offered or not, when it was used.
+
+The report is rendered as text (`str(report)`), as JSON (`to_dict()`) and as a web page.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from satchel.errors import SatchelError
+from satchel.i18n import listed, render, say
+from satchel.skill.fields import FIELDS
+from satchel.skill.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from satchel.catalogue import Account
+    from satchel.library import Library
+    from satchel.library.integrity import IntegrityChecker
+    from satchel.library.tool_scanner import ToolSkill
+    from satchel.skill.model import Skill
+
+
+_MAX_GOAL_CHARS = 60
+
+
+class ReportSection(NamedTuple):
+    """One section of a report."""
+
+    title: str
+    lines: tuple[str, ...]
+    mood: str = "plain"
+    """`good`, `bad`, `broken` or `plain`: its colour in a terminal."""
+
+
+class SkillReport(NamedTuple):
+    """The status of a skill, and what to do next."""
+
+    name: str
+    verdict: str
+    """One sentence: whether it is offered, and how."""
+    chapters: tuple[ReportSection, ...]
+    advice: tuple[str, ...]
+    """Next steps, most useful first."""
+    facts: dict[str, Any]
+    """The same as JSON values."""
+    sound: bool = False
+    """Nothing needs fixing: the advice only names further commands."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}{say(': ')}{self.verdict}"]
+        for chapter in self.chapters:
+            lines += ["", chapter.title, *(f"  {line}" for line in chapter.lines)]
+        if self.advice:
+            lines += ["", say("What to do next"), *(f"  {line}" for line in self.advice)]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "name": self.name,
+            "verdict": self.verdict,
+            **self.facts,
+            "advice": list(self.advice),
+        }
+
+
+def report_skill(
+    name: str | Skill,
+    library: Library,
+    account: Account,
+    *,
+    policy: str = "all",
+    taken: Sequence[Problem] = (),
+) -> SkillReport:
+    """Report on a skill by name, id, ref or path, as of the last refresh.
+
+    Args:
+        name: The reference, or the skill itself: a skill's name may equal the path of another.
+        library: The skills.
+        account: What the catalogue lists, truncates or omits.
+        policy: The setting `trust`.
+        taken: Problems of tools that are not offered because their names are taken.
+    """
+    tools = library.tools()
+    if isinstance(name, str):
+        found = library.find(name)
+    else:
+        others = library.named(name.head.name)
+        found = [name, *(one for one in others if one.ref != name.ref)]
+    if not found:
+        return _unknown(str(name), library)
+    skill = found[0]
+    source = tools.of(skill)
+    listed_one = skill.state == "active" and not skill.is_tool
+    standing = account.standing(skill.name) if listed_one else ""
+    chapters = [_location_section(skill, found), _reading_section(skill)]
+    bound, refusal = _content_section(skill, library.seals)
+    if skill.is_tool:
+        refusal = refusal or tools.refused.get(skill.ref)
+    if bound is not None:
+        chapters.append(bound)
+    own = os.path.join(skill.base_dir, "skill.yaml")
+    lost = [problem for problem in taken if problem.path == own]
+    if source is not None:
+        chapters.append(_tools_section(source, lost))
+    if listed_one:
+        chapters.append(_catalogue_section(skill, account, standing))
+    history = list(library.trace.history())
+    past = _read_history(skill.name, history)
+    choices = count_selections(skill.name, history)
+    use = _usage_section(skill, past if source is not None else past._replace(ran=None))
+    chapters.append(use._replace(lines=(*use.lines, *_selection_lines(choices))))
+    facts: dict[str, Any] = {
+        "found": True,
+        "state": skill.state,
+        "ref": skill.ref,
+        "path": skill.path,
+        "source": skill.source,
+        "winner": skill.winner or None,
+        "others": [other.ref for other in found[1:]],
+        "problems": [problem.to_dict() for problem in skill.problems],
+        "standing": standing or None,
+        "refused": refusal.message if refusal is not None else None,
+        "catalogue": {"budget": account.budget, "used": account.used, "total": account.total},
+        "last_offered": past.offered,
+        "last_loaded": past.loaded,
+        "last_failure": past.failed,
+        "selected": choices._asdict(),
+    }
+    if source is not None:
+        facts.update(source.to_dict(), last_ran=past.ran)
+    advice = tuple(dict.fromkeys(problem.fix for problem in lost)) or tuple(
+        _advice(skill, standing, policy, refusal, source, past.open_failure)
+    )
+    return SkillReport(
+        skill.name,
+        say("offered, but refused when it is loaded")
+        if refusal is not None and listed_one
+        else say("not offered: it may not be used as it is")
+        if refusal is not None and skill.is_tool
+        else say("not offered: its tools have names that others have")
+        if source is not None and skill.is_tool and len(lost) >= len(source.tools)
+        else _verdict(skill, standing, locked=policy == "locked"),
+        tuple(chapters),
+        advice,
+        facts,
+        advice == (_no_fix_needed(skill),),
+    )
+
+
+def _content_section(
+    skill: Skill, seals: IntegrityChecker
+) -> tuple[ReportSection | None, SatchelError | None]:
+    if skill.state not in ("active", "shadowed"):
+        return None, None
+    title = say("Its content")
+    try:
+        seals.check(skill, clean=False)
+        accepted, files = seals.is_accepted(skill), seals.modified(skill)
+    except SatchelError as exc:
+        return ReportSection(title, (render(exc.message),), "bad"), exc
+    lines = [say("you accepted its risk") if accepted else say("scanned, and not blocked")]
+    if files:
+        names = listed(f"`{path}`" for path in files[:3])
+        lines.append(say("modified since it was installed: {files}", files=names))
+    return ReportSection(title, tuple(lines), "good"), None
+
+
+def _tools_section(source: ToolSkill, lost: Sequence[Problem]) -> ReportSection:
+    manifest = source.manifest
+    lines = [
+        say("tools: {names}", names=listed(f"`{name}`" for name in source.tools)),
+        say("runs `{entry}` ({runtime})", entry=manifest.entry, runtime=manifest.runtime),
+    ]
+    wants = source.wants
+    nothing = say("may use nothing beside its own folder")
+    lines.append(say("may {what}", what=listed(wants)) if wants else nothing)
+    lines += [_problem_line(problem) for problem in lost]
+    if lost:
+        return ReportSection(say("Its tools"), tuple(lines), "bad")
+    good = source.skill.state == "active"
+    return ReportSection(say("Its tools"), tuple(lines), "good" if good else "plain")
+
+
+def _verdict(skill: Skill, standing: str, *, locked: bool) -> str:
+    if skill.state == "shadowed":
+        return say("not offered, hidden by `{winner}`", winner=skill.winner)
+    if skill.state == "untrusted" and locked:
+        return say("not offered, because no lockfile pins it as it is")
+    if skill.state == "untrusted":
+        return say("not offered, because its folder is not trusted yet")
+    if skill.state == "blocked":
+        return say("not offered, because the scan blocks it")
+    if skill.state == "excluded":
+        return say("not offered, because a filter leaves it out")
+    if skill.is_tool:
+        return say("offered: models may call its tools")
+    return {
+        "full": say("offered, with its whole description"),
+        "shortened": say("offered, with a shortened description"),
+        "named": say("offered by name only: the budget has no room for its description"),
+        "unlisted": say("offered, but not listed: the budget has no room; `SkillSearch` finds it"),
+        "withheld": say(
+            "kept from the model by its own `disable-model-invocation`; a person can load it"
+        ),
+    }[standing]
+
+
+def _location_section(skill: Skill, found: list[Skill]) -> ReportSection:
+    lines = [
+        skill.path,
+        say("location {label} ({source})", label=skill.origin.label, source=skill.source),
+    ]
+    for other in found[1:]:
+        if other.state == "shadowed":
+            lines.append(say("hides {ref}", ref=other.ref))
+        else:
+            lines.append(say("also found: {ref} ({state})", ref=other.ref, state=say(other.state)))
+    if skill.winner:
+        lines.append(say("hidden by {ref}, which goes before it", ref=skill.winner))
+    return ReportSection(
+        say("Where it was found"), tuple(lines), "bad" if skill.state != "active" else "good"
+    )
+
+
+def _reading_section(skill: Skill) -> ReportSection:
+    lines: list[str] = []
+    if skill.origin.remote:
+        lines = [say("from the list of a server ({origin})", origin=skill.origin.remote)]
+        lines.append(say("its files are fetched and compared when it is loaded"))
+        lines += [_problem_line(problem) for problem in skill.problems]
+        return ReportSection(say("How it was read"), tuple(lines), "plain")
+    try:
+        document = skill.read()
+    except SatchelError as exc:
+        return ReportSection(say("How it was read"), (render(exc.message),), "bad")
+    for problem in skill.problems:
+        lines.append(_problem_line(problem))
+        if not _is_advised(skill, problem):
+            lines.append(f"  → {problem.fix}")
+    fields = {} if skill.is_tool else document.fields
+    inert = [key for key in fields if key in FIELDS and FIELDS[key].status == "inert"]
+    unknown = [key for key in fields if key not in FIELDS]
+    if inert:
+        lines.append(say("kept but inert here: {fields}", fields=listed(inert)))
+    if unknown:
+        lines.append(say("unknown fields, kept: {fields}", fields=listed(unknown)))
+    if not lines:
+        return ReportSection(say("How it was read"), (say("cleanly, nothing repaired"),), "good")
+    return ReportSection(say("How it was read"), tuple(lines), "bad" if skill.problems else "plain")
+
+
+def _problem_line(problem: Problem) -> str:
+    at = f":{problem.line}" if problem.line else ""
+    return f"{problem.code}{at}{say(': ')}{problem.message}"
+
+
+def _is_advised(skill: Skill, problem: Problem) -> bool:
+    """Whether the fix is among the next steps, so that it is not repeated."""
+    return skill.state == "active" and problem.severity != "note"
+
+
+def _catalogue_section(skill: Skill, account: Account, standing: str) -> ReportSection:
+    cost = len(skill.description) + len(skill.when_to_use)
+    lines = (
+        account.summary(),
+        say("its description has {count} characters", count=cost),
+    )
+    return ReportSection(
+        say("What the model is told"), lines, "good" if standing in ("full", "shortened") else "bad"
+    )
+
+
+class _TraceHistory(NamedTuple):
+    offered: float | None = None
+    loaded: float | None = None
+    failed: dict[str, Any] | None = None
+    ran: float | None = None
+    ended: str = ""
+    """Result of its program's last run: `well`, `error` or the name of a fault."""
+    well: float | None = None
+    """When its program last answered, also with an error."""
+
+    @property
+    def open_failure(self) -> dict[str, Any] | None:
+        """The last failure of the skill itself with no success after it."""
+        failed = self.failed
+        if failed is None or failed["time"] < (self.well or 0):
+            return None
+        return failed if "fix" in failed or self.ended not in ("", "well", "error") else None
+
+
+def _read_history(name: str, history: Iterable[dict[str, Any]]) -> _TraceHistory:
+    past = _TraceHistory()
+    waiting: dict[str, float] = {}
+    for row in history:  # the newest first
+        kind = row.get("kind")
+        if kind == "offered" and past.offered is None:
+            digest = str(row.get("digest"))
+            waiting.setdefault(digest, float(row["t"]))
+            if "full" in row:  # the row that names the skills; later ones repeat its digest
+                if any(name in row.get(key, ()) for key in ("full", "shortened", "named")):
+                    past = past._replace(offered=waiting[digest])
+                waiting.pop(digest)
+        elif name not in (row.get("skills") or ()):
+            continue
+        elif kind == "loaded" and past.loaded is None:
+            past = past._replace(loaded=float(row["t"]))
+        elif kind == "ran" and past.well is None:
+            moment, ended = float(row["t"]), str(row.get("ended", ""))
+            if past.ran is None:
+                past = past._replace(ran=moment, ended=ended)
+            if ended in ("well", "error"):
+                past = past._replace(well=moment)
+        elif kind == "failed" and past.failed is None:
+            failed = {
+                "time": float(row["t"]),
+                "code": row.get("code"),
+                "message": row.get("reason"),
+            }
+            past = past._replace(failed={**failed, "fix": row["fix"]} if row.get("fix") else failed)
+        if past.offered and past.loaded and past.failed and past.well:
+            break
+    return past
+
+
+class SelectionCounts(NamedTuple):
+    """How often a skill was selected, according to the trace."""
+
+    requests: int = 0
+    """Requests with a selection."""
+    times: int = 0
+    """Requests for which this skill was selected."""
+    last: float | None = None
+    goal: str = ""
+    """The last request it was selected for."""
+    runner_up: int = 0
+    """Requests for which it was a runner-up."""
+    passed: str = ""
+    """The last request for which it was a runner-up."""
+    instead: tuple[str, ...] = ()
+    """The skills selected for that request."""
+
+
+def count_selections(name: str, history: Iterable[dict[str, Any]]) -> SelectionCounts:
+    """Count the selections of one skill.
+
+    Args:
+        name: The skill's name.
+        history: Rows of the trace, the newest first.
+    """
+    found = SelectionCounts()
+    for row in history:
+        if row.get("kind") != "selected":
+            continue
+        found = found._replace(requests=found.requests + 1)
+        goal, chosen = str(row.get("goal", "")), _names(row.get("skills"))
+        if name in chosen:
+            if not found.times:
+                found = found._replace(last=float(row["t"]), goal=goal)
+            found = found._replace(times=found.times + 1)
+        elif name in _names(row.get("runners_up")):
+            if not found.runner_up:
+                found = found._replace(passed=goal, instead=tuple(chosen))
+            found = found._replace(runner_up=found.runner_up + 1)
+    return found
+
+
+def _names(rows: Any) -> list[str]:
+    """Skill names in a trace row: texts, or pairs of name and score."""
+    every = cast("list[Any]", rows if isinstance(rows, list) else [])
+    pairs = [cast("list[Any]", row) if isinstance(row, list) else [row] for row in every]
+    return [str(pair[0]) for pair in pairs if pair]
+
+
+def _selection_lines(choices: SelectionCounts) -> list[str]:
+    if not choices.requests:
+        return []
+    lines = [
+        say("chosen for {count} of {total} requests", count=choices.times, total=choices.requests)
+    ]
+    if choices.times:
+        when = _format_time(choices.last)
+        lines.append(say("  last: {when}, “{goal}”", when=when, goal=_short(choices.goal)))
+    if choices.runner_up:
+        lines.append(say("came next for {count}", count=choices.runner_up))
+        instead = listed(f"`{name}`" for name in choices.instead) or say("no skill")
+        lines.append(
+            say("  last: “{goal}”, which got {names}", goal=_short(choices.passed), names=instead)
+        )
+    return lines
+
+
+def _short(goal: str) -> str:
+    text = " ".join(goal.split())
+    return text if len(text) <= _MAX_GOAL_CHARS else text[:_MAX_GOAL_CHARS].rstrip() + "…"
+
+
+def _usage_section(skill: Skill, past: _TraceHistory) -> ReportSection:
+    lines: list[str] = []
+    failed = past.failed
+    if not skill.is_tool:
+        lines = [
+            say("last offered to a model: {when}", when=_format_time(past.offered)),
+            say("last loaded: {when}", when=_format_time(past.loaded)),
+        ]
+    if skill.is_tool or past.ran is not None:
+        lines.append(say("its program last ran: {when}", when=_format_time(past.ran)))
+    if failed is not None:
+        line = say(
+            "last failure: {when}, {message}",
+            when=_format_time(failed["time"]),
+            message=" ".join(render(failed["message"] or "").split()),
+        )
+        if past.loaded is not None and failed["time"] < past.loaded:
+            line += say(" (before the last load)")
+        elif past.well is not None and failed["time"] < past.well:
+            line += say(" (it has run well since)")
+        lines.append(line)
+    return ReportSection(say("When it was used"), tuple(lines))
+
+
+def _format_time(moment: float | None) -> str:
+    if moment is None:
+        return say("never, as far as the trace goes back")
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+
+
+def _advice(
+    skill: Skill,
+    standing: str,
+    policy: str,
+    refusal: SatchelError | None,
+    source: ToolSkill | None,
+    failed: dict[str, Any] | None,
+) -> list[str]:
+    if skill.state in ("untrusted", "blocked"):
+        code = "unpinned" if policy == "locked" else "untrusted"
+        code = "blocked" if skill.state == "blocked" else code
+        return [Problem(code, values={"name": skill.typed}).fix]
+    if skill.state == "shadowed":
+        return [say("Rename it, or remove `{winner}`", winner=skill.winner)]
+    if skill.state == "excluded":
+        return [say("Change `include`, `exclude` or `tags` in `satchel.toml`")]
+    if refusal is not None:
+        return [render(refusal.hint)]
+    advice = [problem.fix for problem in skill.problems if _is_advised(skill, problem)]
+    if failed is not None and failed.get("fix"):
+        advice.insert(0, render(failed["fix"]))
+    if skill.is_tool and source is not None and not advice:
+        tool = source.tools[0]
+        advice.append(
+            say("Its last call failed. See how: `satchel try {tool}`", tool=tool)
+            if failed is not None
+            else say("Nothing to fix. Call one of its tools: `satchel try {tool}`", tool=tool)
+        )
+    if standing == "unlisted":
+        advice.append(
+            say(
+                "Pin it: add `{name}` to `pin`, raise `budget`, or leave others out with `exclude`",
+                name=skill.name,
+            )
+        )
+    elif standing in ("named", "shortened"):
+        advice.append(
+            say("Put what matters for choosing it into the first sentence of its description")
+        )
+        advice.append(say("Pin it: add `{name}` to `pin`, or raise `budget`", name=skill.name))
+    elif standing == "full" and not advice:
+        advice.append(_no_fix_needed(skill))
+    return advice
+
+
+def _no_fix_needed(skill: Skill) -> str:
+    return say(
+        "Nothing to fix. If a model passes it by, ask about the request: "
+        '`satchel why {name} --goal "…"`',
+        name=skill.typed,
+    )
+
+
+def _unknown(name: str, library: Library) -> SkillReport:
+    """Report on a name without a skill: a broken or missing file, or a misspelt name."""
+    problems = (*library.snapshot().problems, *library.tools().problems)
+    related = problems_named(name, problems) or [
+        one for one in library.strays() if name in (base := os.path.basename(one.path), base[:-3])
+    ]
+    if related:
+        lines: list[str] = []
+        for problem in related:
+            lines += [problem.path, f"  {_problem_line(problem)}"]
+        grave = any(problem.severity == "error" for problem in related)
+        chapter = ReportSection(say("What is wrong"), tuple(lines), "broken" if grave else "bad")
+        advice = tuple(dict.fromkeys(problem.fix for problem in related))
+        facts = {"found": False, "problems": [problem.to_dict() for problem in related]}
+        return SkillReport(name, say("found, but it is not a skill"), (chapter,), advice, facts)
+    near = names_like(name, library.every())
+    advice = (
+        [say("Did you mean {names}?", names=listed(f"`{item}`" for item in near))] if near else []
+    )
+    advice.append(say("See where skills are looked for: `satchel locations`"))
+    facts = {"found": False, "near": near}
+    return SkillReport(name, say("no skill of that name in any location"), (), tuple(advice), facts)
+
+
+def problems_named(name: str, problems: Iterable[Problem]) -> list[Problem]:
+    """Problems of a folder of that name, or of the one whose tools would have that name."""
+    every = list(problems)
+    found = [
+        problem
+        for problem in every
+        if f"{os.sep}{name}{os.sep}" in problem.path + os.sep
+        or os.path.basename(problem.path) == name
+    ]
+    return found or [problem for problem in every if _would_offer(problem, name)]
+
+
+def _would_offer(problem: Problem, tool: str) -> bool:
+    """Whether a problem is of a skill.yaml that may declare the tool, such as `folder_action`."""
+    folder, file = os.path.split(problem.path)
+    if not file.startswith("skill.y"):
+        return False
+    stem = os.path.basename(folder).replace("-", "_")
+    words = tool.replace("-", "_").replace(".", "_")
+    return words == stem or words.startswith(f"{stem}_")
+
+
+def names_like(name: str, skills: Sequence[Skill]) -> list[str]:
+    """Similar names of skills."""
+    import difflib
+
+    names = [skill.name for skill in skills[:25_000]]
+    return difflib.get_close_matches(name, dict.fromkeys(names), n=3, cutoff=0.6)

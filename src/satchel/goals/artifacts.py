@@ -1,0 +1,305 @@
+"""Storage of large step outputs, addressed by goal and by the SHA-256 of their bytes.
+
+Every goal has its own artifacts, so that removing a goal never affects another one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
+
+from satchel.errors import StepFailed
+from satchel.i18n import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+KEY = "$artefact"
+HEAD_CHARS = 300
+_PREVIEW_SIZES = ((HEAD_CHARS, 20), (100, 10), (40, 5))
+"""(Characters per text, members per list or mapping) of a preview; the first that fits is used."""
+_MAX_PREVIEW_DEPTH = 4
+
+
+class Artifacts(Protocol):
+    """Stores bytes by goal and SHA-256."""
+
+    async def put(self, data: bytes) -> str:
+        """Store bytes; equal bytes of the same goal are stored once.
+
+        Returns their name: `GOAL/DIGEST`, or the digest alone without a goal.
+        """
+        ...
+
+    async def get(self, name: str) -> bytes:
+        """Return the bytes of any goal, verified against their digest.
+
+        Raises:
+            StepFailed: they are missing or damaged.
+        """
+        ...
+
+    def of(self, goal: str) -> Artifacts:
+        """Return the same storage, writing for this goal."""
+        ...
+
+    async def forget(self, goal: str) -> None:
+        """Remove all artifacts of a goal, if there are any."""
+        ...
+
+
+def digest_of(data: bytes) -> str:
+    """The name of bytes within a goal."""
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def artifact_name(goal: str, digest: str) -> str:
+    """The name of bytes in a reference."""
+    return f"{goal}/{digest}" if goal else digest
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split a name into goal and digest. Old references have no goal.
+
+    Raises:
+        StepFailed: the name is malformed.
+    """
+    goal, slash, digest = name.rpartition("/")
+    plain = not slash or (goal.isascii() and goal.replace("-", "").replace("_", "").isalnum())
+    if not plain or len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        verify(None, name)  # raises: a malformed name is never used as a path
+    return goal, digest
+
+
+def verify(data: bytes | None, digest: str) -> bytes:
+    """Return the bytes if they match the digest: for implementations of `Artifacts`.
+
+    Raises:
+        StepFailed: they are missing or damaged.
+    """
+    if data is None:
+        raise StepFailed(
+            Message("The output `{digest}` is not there", digest=digest[:12]),
+            Message("Do the step that made it again, with `satchel goal retry --from`"),
+            code="ARTEFACT_MISSING",
+            retryable=False,
+        )
+    if digest_of(data) != digest:
+        raise StepFailed(
+            Message("The output `{digest}` is not what was written", digest=digest[:12]),
+            Message("Do the step that made it again, with `satchel goal retry --from`"),
+            code="ARTEFACT_DAMAGED",
+            retryable=False,
+        )
+    return data
+
+
+class MemoryArtifacts:
+    """Artifacts in memory."""
+
+    def __init__(self) -> None:
+        self._goal = ""
+        self._kept: dict[str, dict[str, bytes]] = {}
+        """Goal -> digest -> bytes."""
+
+    async def put(self, data: bytes) -> str:
+        """Store bytes."""
+        digest = digest_of(data)
+        self._kept.setdefault(self._goal, {})[digest] = data
+        return artifact_name(self._goal, digest)
+
+    async def get(self, name: str) -> bytes:
+        """Return bytes."""
+        goal, digest = split_name(name)
+        return verify(self._kept.get(goal, {}).get(digest), digest)
+
+    def of(self, goal: str) -> MemoryArtifacts:
+        """Return the same storage for one goal."""
+        made = MemoryArtifacts()
+        made._goal, made._kept = goal, self._kept
+        return made
+
+    async def forget(self, goal: str) -> None:
+        """Remove a goal's bytes."""
+        self.drop(goal)
+
+    def drop(self, goal: str) -> None:
+        """Remove a goal's bytes, without awaiting."""
+        self._kept.pop(goal, None)
+
+
+class FolderArtifacts:
+    """Artifacts in files: `goals/GOAL/DIGEST`, or `XX/DIGEST` for those without a goal."""
+
+    def __init__(self, folder: str, goal: str = "") -> None:
+        self._folder = folder
+        self._goal = goal
+
+    def _path(self, goal: str, digest: str) -> str:
+        return os.path.join(self._of(goal) if goal else f"{self._folder}/{digest[:2]}", digest)
+
+    def _of(self, goal: str) -> str:
+        return os.path.join(self._folder, "goals", goal)
+
+    async def put(self, data: bytes) -> str:
+        """Write bytes once. A caller that is cancelled meanwhile waits until the write has ended.
+
+        A thread cannot be cancelled; left alone, it could write for a goal that is being removed.
+        """
+        import asyncio
+        from contextlib import suppress
+
+        digest = digest_of(data)
+        write = asyncio.ensure_future(
+            asyncio.to_thread(_write, self._path(self._goal, digest), data)
+        )
+        try:
+            await asyncio.shield(write)
+        except asyncio.CancelledError:
+            while not write.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([write])
+            if not write.cancelled():
+                write.exception()  # retrieved, so that asyncio does not log it
+            raise
+        return artifact_name(self._goal, digest)
+
+    async def get(self, name: str) -> bytes:
+        """Read bytes."""
+        import asyncio
+
+        goal, digest = split_name(name)
+        return verify(await asyncio.to_thread(_read, self._path(goal, digest)), digest)
+
+    def of(self, goal: str) -> FolderArtifacts:
+        """Return the same storage for one goal."""
+        return FolderArtifacts(self._folder, goal)
+
+    async def forget(self, goal: str) -> None:
+        """Remove a goal's folder."""
+        import asyncio
+        import shutil
+        from contextlib import suppress
+
+        split_name(f"{goal}/{'0' * 64}")  # raises: a malformed id is never used as a path
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread(shutil.rmtree, self._of(goal))
+
+
+def _write(path: str, data: bytes) -> None:
+    from satchel._fs import write_atomic
+
+    if _read(path) != data:  # missing or damaged: a repeated step repairs it
+        write_atomic(path, data, private=True)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def is_reference(output: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether an output is a reference to an artifact."""
+    return isinstance(output, dict) and KEY in output
+
+
+def reference(name: str, data: bytes, value: Any = None, room: int = 0) -> dict[str, Any]:
+    """Make the reference that replaces JSON bytes in a result.
+
+    Args:
+        name: The name that `put` returned.
+        data: The bytes.
+        value: The decoded value; a list or mapping gets a preview in `fields`.
+        room: Maximum bytes of the preview.
+    """
+    text = data[: HEAD_CHARS * 4].decode("utf-8", "ignore")
+    made = {KEY: name, "size": len(data), "head": text.removeprefix('"')[:HEAD_CHARS]}
+    if isinstance(value, dict | list):
+        import json
+
+        for text_size, members in _PREVIEW_SIZES:
+            fields = _preview(value, text_size, members)
+            if len(json.dumps(fields, ensure_ascii=False).encode()) <= room:
+                return {**made, "fields": fields}
+    return made
+
+
+def _preview(value: Any, size: int, members: int, depth: int = 1) -> Any:
+    """Cut the long texts and lists of a value, marking each cut."""
+    if isinstance(value, str):
+        return value if len(value) <= size else f"{value[:size]}… ({len(value)} characters)"
+    if not isinstance(value, dict | list):
+        return value
+    count = len(cast("dict[str, Any] | list[Any]", value))
+    if depth > _MAX_PREVIEW_DEPTH:
+        return f"… ({count} members)"
+    more = count - members
+    if isinstance(value, list):
+        rows = [
+            _preview(row, size, members, depth + 1) for row in cast("list[Any]", value)[:members]
+        ]
+        return [*rows, f"… ({more} more)"] if more > 0 else rows
+    # Scalars first: a title is needed more often than what it belongs to.
+    table = cast("dict[str, Any]", value)
+    kept = set(sorted(table, key=lambda name: isinstance(table[name], dict | list))[:members])
+    found = {
+        name: _preview(item, size, members, depth + 1)
+        for name, item in table.items()
+        if name in kept
+    }
+    return {**found, "…": f"{more} more"} if more > 0 else found
+
+
+class OutputPreview(str):
+    """The beginning of a large output, for callers that cannot load it."""
+
+    __slots__ = ("_fields", "_size")
+    _fields: Any
+    _size: int
+
+    @classmethod
+    def of(cls, output: Mapping[str, Any]) -> OutputPreview:
+        """Make the preview of a reference."""
+        made = cls(f"{output.get('head', '')}… ({output.get('size', 0)} bytes)")
+        made._fields, made._size = output.get("fields"), output.get("size", 0)
+        return made
+
+    def below(self, path: Iterable[str]) -> Any:
+        """Return a field of the preview, or a mark that the preview does not contain it."""
+        value = self._fields
+        for part in path:
+            if isinstance(value, dict) and part in value:
+                value = cast("dict[str, Any]", value)[part]
+            elif (
+                isinstance(value, list)
+                and part.isdecimal()
+                and len(part) < 5
+                and int(part) < min(_PREVIEW_SIZES[0][1], len(cast("list[Any]", value)))
+            ):
+                value = cast("list[Any]", value)[int(part)]
+            else:
+                return f"… (part of an output of {self._size} bytes)"
+        return value
+
+
+def preview_of(output: Any) -> Any:
+    """An output for display without loading: a large one becomes an `OutputPreview`."""
+    return OutputPreview.of(output) if is_reference(output) else output
+
+
+async def load(output: Any, artifacts: Artifacts) -> Any:
+    """Return an output, loading it if it is a reference.
+
+    Raises:
+        StepFailed: it is missing or damaged.
+    """
+    if not is_reference(output):
+        return output
+    import json
+
+    return json.loads(await artifacts.get(str(output[KEY])))

@@ -1,0 +1,218 @@
+"""Opens the engine that the settings name, and starts background processes that resume a goal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from satchel._optional import require
+from satchel.errors import SettingsError
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.model import StepRunner
+    from satchel.settings import Settings
+
+ENGINES = ("local", "dbos", "temporal")
+QUEUE = "satchel"
+_TEMPORAL_PORT = "7233"
+_PROJECT_FILE = "project"
+"""The file with the project's path in a folder of goals."""
+
+
+def open_engine(
+    settings: Settings,
+    name: str | None = None,
+    runner: StepRunner | None = None,
+    *,
+    only: str = "",
+) -> Engine:
+    """Create the engine of this name, or that of the settings; use it with `async with`.
+
+    Args:
+        settings: Storage locations.
+        name: The engine; the setting `engine` when None.
+        runner: Runs steps; None for an engine that only submits and reports.
+        only: The only goal whose steps it runs; all goals when empty, as for workers. The
+            approvals of one goal do not apply to others.
+
+    Raises:
+        MissingExtra: its extra is not installed.
+        SettingsError: its settings cannot be used.
+    """
+    chosen = name or settings.engine
+    if chosen == "dbos":
+        require("dbos", "dbos")
+        from satchel.goals.engines.dbos import DbosEngine
+
+        return DbosEngine(runner, database_url(settings), only=(only,) if only else None)
+    if chosen == "temporal":
+        require("temporalio", "temporal")
+        from satchel.goals.engines.temporal import TemporalEngine
+
+        address, namespace, queue = temporal_address(settings)
+        folder = os.path.join(goals_folder(settings), "artefacts")
+        made = TemporalEngine(runner, folder, address=address, namespace=namespace, queue=queue)
+        return cast("Engine", made)
+    from satchel.goals.engines.local import LocalEngine
+
+    return LocalEngine(runner, folder=local_folder(settings))
+
+
+def goals_folder(settings: Settings) -> str:
+    """The state folder, which contains the goals of this machine.
+
+    Raises:
+        SettingsError: there is no state folder.
+    """
+    if not settings.paths.state:
+        raise SettingsError(
+            say("There is no folder to keep goals in: `HOME` is not set"),
+            say("Set the variable: `export {variable}=…`", variable="SATCHEL_HOME"),
+        )
+    os.makedirs(settings.paths.state, mode=0o700, exist_ok=True)
+    return settings.paths.state
+
+
+def local_folder(settings: Settings) -> str:
+    """The folder of this project's goals, with a file that names the project.
+
+    One per project: the skills, tools and approvals of a goal are those of the project that
+    it was started in.
+    """
+    folder = os.path.join(goals_folder(settings), f"goals-{_project_name(settings)}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    note = os.path.join(folder, _PROJECT_FILE)
+    if not os.path.exists(note):
+        from satchel._fs import write_atomic
+
+        write_atomic(note, os.path.realpath(settings.project).encode())
+    return folder
+
+
+def other_projects(settings: Settings) -> dict[str, str]:
+    """Path of each other project with goals of `local` -> the folder of its goals."""
+    found: dict[str, str] = {}
+    with os.scandir(goals_folder(settings)) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            try:
+                with open(os.path.join(entry.path, _PROJECT_FILE), "rb") as stream:
+                    project = stream.read(4096).decode("utf-8", "replace")
+            except OSError:  # no folder of goals
+                continue
+            if project != os.path.realpath(settings.project):
+                found[project] = entry.path
+    return found
+
+
+def _project_name(settings: Settings) -> str:
+    from hashlib import sha256
+
+    return sha256(os.path.realpath(settings.project).encode()).hexdigest()[:12]
+
+
+def database_url(settings: Settings) -> str:
+    """The address of the database of `dbos`.
+
+    Raises:
+        SettingsError: DBOS does not support it.
+    """
+    url = settings.database
+    if not url:
+        # One per project: a process that opens it runs the waiting steps with the skills of its own
+        # project.
+        name = f"goals-{_project_name(settings)}.sqlite"
+        return f"sqlite:///{os.path.join(goals_folder(settings), name)}"
+    if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
+        raise SettingsError(
+            say("`database` is no address of a SQLite file or of PostgreSQL"),
+            say("Write `sqlite:///FILE` or `postgresql://USER@HOST/NAME`"),
+        )
+    return url
+
+
+def is_shared(settings: Settings, engine: str | None) -> bool:
+    """Whether workers of other machines, with skills of their own, run the steps.
+
+    Then a command only submits and reports: otherwise it would run steps of other users' goals with
+    the skills and approvals of the current user.
+    """
+    chosen = engine or settings.engine
+    return chosen == "temporal" or (chosen == "dbos" and settings.database.startswith("postgres"))
+
+
+def temporal_address(settings: Settings) -> tuple[str, str, str]:
+    """Address, namespace and queue of the Temporal server; the first two may be empty.
+
+    Raises:
+        SettingsError: the setting is malformed.
+    """
+    if not settings.temporal:
+        return "", "", QUEUE
+    address, *rest = settings.temporal.split("/")
+    if not address or len(rest) > 2 or not all(rest):
+        raise SettingsError(
+            say("`temporal` is `{value}`", value=settings.temporal),
+            say("Write `HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out"),
+        )
+    namespace, queue = (*rest, *("default", QUEUE)[len(rest) :])
+    return address if ":" in address else f"{address}:{_TEMPORAL_PORT}", namespace, queue
+
+
+_LOG_TAIL_BYTES = 4_096
+
+
+class Background(NamedTuple):
+    """A background process that resumes a goal."""
+
+    process: subprocess.Popen[bytes]
+    log: str
+    begun: int
+    """Offset of its output in the log, which earlier processes wrote to."""
+
+    def log_tail(self) -> str:
+        """The end of its output; empty when there is none."""
+        try:
+            with open(self.log, "rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(self.begun, size - _LOG_TAIL_BYTES))
+                return stream.read().decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+
+def resume_in_background(
+    settings: Settings, goal_id: str, options: Sequence[str] = (), *, project: str = ""
+) -> Background:
+    """Start a process that resumes a goal and outlives this one.
+
+    Args:
+        settings: Storage locations.
+        goal_id: The goal.
+        options: Options of `satchel goal resume`: `--engine`, `--model`, `--allow-tools`.
+        project: The folder of the project; the one of the settings when empty.
+    """
+    engine = options[options.index("--engine") + 1] if "--engine" in options else settings.engine
+    if engine == "local":
+        log = os.path.join(local_folder(settings), "goals", goal_id, "log.txt")
+    else:
+        folder = os.path.join(goals_folder(settings), "goal-logs")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        log = os.path.join(folder, f"{goal_id}.txt")
+    words = ["--project", os.path.abspath(os.path.expanduser(project or settings.project))]
+    words += ["goal", "resume", goal_id, *options]
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as stream:
+        begun = stream.seek(0, os.SEEK_END)
+        process = subprocess.Popen(  # noqa: S603 - our own program, with words of ours
+            [sys.executable, "-m", "satchel", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    return Background(process, log, begun)

@@ -1,0 +1,393 @@
+"""Goals of the engine `local`: state in memory, `Execution`, and the journal on disk.
+
+    goals/ID/journal.jsonl   what happened, one line each, appended
+    goals/ID/lock            held by the process that runs the goal
+    goals/ID/cancel          created to request cancellation
+    goals/ID/answer.lock     held while an answer is checked and written
+
+A line is written before its result is used, so a killed process loses only steps that were running.
+Starts, ends and answers are synced to the disk; a power cut may lose the results of the last
+seconds, and those steps run again. A last line without an end was torn by a crash and is ignored;
+the next writer marks it with `_TORN`. Every line ends with a checksum: any other line with a wrong
+checksum makes the goal `damaged`. Journals of Satchel 0.1 have no checksums; lines with checksums
+may follow lines without, never the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel._fs import check_lock_file, make_folders, sync_folder
+from satchel.goals.engines.base import AT_REST, new_revision
+from satchel.goals.executor import RunProgress, StepContext
+from satchel.goals.model import OVER
+from satchel.goals.reports import NO_SPENT, last_event_time, pack, report_of
+from satchel.goals.step_runner import perform
+from satchel.i18n import pack_messages
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from typing import Any
+
+    from filelock import BaseFileLock
+
+    from satchel.goals.model import (
+        Answer,
+        Goal,
+        GoalReport,
+        GoalState,
+        Plan,
+        Step,
+        StepCall,
+        StepEvent,
+        StepResult,
+    )
+
+_HEAD_BYTES = 64
+"""The submission time is within these bytes."""
+_CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"\}\Z')
+_TORN = b" torn\n"
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+
+
+class DamagedLine(Exception):
+    """A line of a journal is damaged."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Journal:
+    """The journal of one goal."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, "journal.jsonl")
+        self._cancel = os.path.join(folder, "cancel")
+        self._lock: BaseFileLock | None = None
+        self._file = -1
+
+    # --- lock -----------------------------------------------------------------------------
+
+    def lock(self, seconds: float = 0.2) -> bool:
+        """Lock the goal; False when another process has the lock."""
+        from filelock import Timeout
+
+        while True:
+            lock = self._lock_of("lock")
+            try:
+                lock.acquire(timeout=seconds)
+            except Timeout:
+                return False
+            except FileNotFoundError:
+                continue  # a removal has just deleted the folder as well
+            self._lock = lock
+            return True
+
+    def unlock(self) -> None:
+        """Unlock the goal."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def is_locked(self) -> bool:
+        """Whether a live process has the lock."""
+        if self._lock is not None:
+            return True
+        if not self.lock(0):
+            return True
+        self.unlock()
+        return False
+
+    def answer_lock(self) -> BaseFileLock:
+        """Lock held while an answer is checked and written: the first answer wins."""
+        return self._lock_of("answer.lock")
+
+    def _lock_of(self, name: str) -> BaseFileLock:
+        from filelock import FileLock
+
+        make_folders(self.folder)
+        path = os.path.join(self.folder, name)
+        check_lock_file(path)
+        return FileLock(path, poll_interval=0.01, thread_local=False, mode=0o600)
+
+    # --- cancellation by other processes --------------------------------------------------
+
+    def request_cancel(self) -> None:
+        """Request cancellation from the process that runs it."""
+        os.close(os.open(self._cancel, _FLAGS, 0o600))
+
+    def cancel_requested(self) -> bool:
+        """Whether cancellation was requested."""
+        return os.path.exists(self._cancel)
+
+    def clear_cancel(self) -> None:
+        """Withdraw the request."""
+        if os.path.exists(self._cancel):
+            os.unlink(self._cancel)
+
+    # --- lines ----------------------------------------------------------------------------
+
+    def begin(self, goal: Goal, at: float) -> None:
+        """Write the first line."""
+        self._add({"at": at, "goal": pack(goal)}, sync=True)
+        sync_folder(self.folder)
+
+    def add_result(self, result: StepResult) -> None:
+        """Write the result of a step."""
+        self._add({"step": pack(result)})
+
+    def add_answer(self, step: str, answer: Answer, revision: int) -> None:
+        """Write the answer to a question of this revision."""
+        self._add({"answer": pack(answer), "to": step, "of": revision}, sync=True)
+
+    def add_run(self, at: float) -> None:
+        """Write the start of a run."""
+        self._add({"run": at})
+
+    def add_revision(self, revision: int, plan: Plan, keep: list[str]) -> None:
+        """Write the start of a revision with these results."""
+        self._add({"revision": revision, "plan": pack(plan), "keep": keep}, sync=True)
+
+    def add_end(self, state: GoalState, reason: str, at: float) -> None:
+        """Write the end of a run."""
+        self._add(pack_messages({"end": state, "reason": reason, "at": at}), sync=True)
+
+    def _add(self, line: dict[str, Any], *, sync: bool = False) -> None:
+        if self._file < 0:
+            self._file = os.open(self.path, _FLAGS, 0o600)
+            if _torn(self.path):
+                os.write(self._file, _TORN)
+        text = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode()
+        data = text[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(text)
+        try:
+            while data:  # a single write, except on a nearly full disk
+                data = data[os.write(self._file, data) :]
+        except OSError:
+            os.close(self._file)
+            self._file = -1  # the next write looks for a torn line
+            raise
+        if sync:
+            os.fsync(self._file)
+
+    def submitted_at(self) -> float | None:
+        """When the goal was submitted; None without a first line."""
+        try:
+            with open(self.path, "rb") as file:
+                head = file.read(_HEAD_BYTES)
+                if not head:
+                    return None
+                if head.startswith(b'{"at":'):
+                    return float(head[len(b'{"at":') :].partition(b",")[0])
+                line = json.loads(head + file.readline())  # older versions write it last
+                return float(line["at"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, TypeError):
+            return 0.0  # torn by a crash
+
+    # --- removal --------------------------------------------------------------------------
+
+    def remove(self) -> None:
+        """Remove the goal's folder and unlock it; the caller holds the lock.
+
+        The journal is removed first: without it there is no goal, whatever a crash leaves behind. A
+        lock file that is removed while locked protects nothing for processes that wait for it.
+        """
+        from contextlib import suppress
+
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self.clear_cancel()
+        lock = os.path.join(self.folder, "lock")
+        with suppress(OSError):
+            os.unlink(os.path.join(self.folder, "answer.lock"))
+        if os.name == "posix":
+            os.unlink(lock)
+        self.unlock()
+        with suppress(OSError):
+            if os.name != "posix":
+                os.unlink(lock)  # an open file cannot be removed there
+            os.rmdir(self.folder)
+        with suppress(OSError):
+            sync_folder(os.path.dirname(self.folder))
+
+
+def lines_of(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines with their numbers; none when there is no such file.
+
+    Raises:
+        DamagedLine: a line is damaged.
+    """
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return
+    checked = False
+    for number, text in enumerate(lines[:-1], 1):  # a torn line has no end
+        if text.endswith(_TORN[:-1]):
+            continue
+        checksum = _CHECKSUM.search(text)
+        if checksum is not None:
+            checked = True
+            text = text[: checksum.start()] + b"}"  # noqa: PLW2901
+            if zlib.crc32(text) != int(checksum[1], 16):
+                raise DamagedLine(number)
+        elif checked:
+            raise DamagedLine(number)
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # torn or damaged: indistinguishable without a checksum
+        if isinstance(line, dict):
+            yield number, cast("dict[str, Any]", line)
+    if _CHECKSUM.search(lines[-1][:-1]):  # a complete line whose end is another byte
+        raise DamagedLine(len(lines))
+
+
+def _torn(path: str) -> bool:
+    """Whether the last line has no end."""
+    with open(path, "rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+IDLE: frozenset[str] = AT_REST | {"queued"}
+"""States of a goal that no process runs."""
+
+
+class LocalGoal:
+    """One goal, in memory."""
+
+    def __init__(self, goal: Goal) -> None:
+        self.goal = goal
+        self.first_plan = goal.plan
+        self.revision = 1
+        self.spent = NO_SPENT
+        """Usage of earlier revisions for results that are no longer valid."""
+        self.state: GoalState = "queued"
+        self.reason = ""
+        self.started = 0.0
+        self.ended_at = 0.0
+        """When the last run ended, if known."""
+        self.progress = RunProgress()
+        self.last_report: GoalReport | None = None
+        self.answers: dict[str, Answer] = {}
+        self.journal: Journal | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.cancelled = False
+
+    @property
+    def results(self) -> dict[str, StepResult]:
+        """Results of its steps so far."""
+        return self.progress.results
+
+    @results.setter
+    def results(self, results: dict[str, StepResult]) -> None:
+        self.progress.results = results
+
+    def report(self, engine: str = "") -> GoalReport:
+        """The current report."""
+        if self.last_report is not None:
+            return self.last_report
+        report = report_of(
+            self.goal,
+            self.progress.all_results(),
+            self.state,
+            reason=self.reason,
+            engine=engine,
+            started=self.started,
+            revision=self.revision,
+            spent=self.spent,
+            ended=self.ended_at,
+        )
+        if self.state in OVER and not self.ended_at:
+            return report._replace(ended=last_event_time(report))
+        return report
+
+    def begin(self) -> None:
+        """Begin a run."""
+        self.last_report = None
+        self.state, self.reason = "running", ""
+        self.started = self.started or time.time()
+        self.progress.tries.clear()
+
+    def end(self, report: GoalReport, at: float) -> None:
+        """End a run."""
+        self.ended_at = at
+        self.last_report = report._replace(ended=at) if report.state in OVER else report
+        self.state, self.reason = report.state, report.reason
+
+    def revise(self, plan: Plan | None, from_step: str) -> None:
+        """Begin a new revision with the results that are still valid."""
+        self.goal, self.results, self.spent = new_revision(
+            self.goal, self.results, plan, from_step, self.spent
+        )
+        self.revision += 1
+        self.answers = {}
+        self.last_report = None
+        self.state, self.reason = "queued", ""
+
+    def note_attempt(self, event: StepEvent) -> None:
+        """Note a failed attempt that is followed by another one."""
+        notes = self.progress.tries.get(event.step, ())
+        self.progress.tries[event.step] = (*notes, event.text)
+
+    def is_evictable(self) -> bool:
+        """Whether it may be removed from memory."""
+        return self.task is None and self.state in OVER
+
+    def has_new_answer(self) -> bool:
+        """Whether a step that asks was answered meanwhile."""
+        return self.state == "asking" and any(
+            name in self.answers and result.state == "asking"
+            for name, result in self.results.items()
+        )
+
+
+class LocalExecution:
+    """One run of a goal: the `Execution` of this engine."""
+
+    def __init__(self, record: LocalGoal, context: StepContext) -> None:
+        self._record = record
+        self._context = StepContext(
+            context.runner, context.artifacts.of(record.goal.id), context.large
+        )
+        self._journal = record.journal
+        self.now: Callable[[], float] = time.time
+
+    def record(
+        self, step: Step, body: Callable[[], Awaitable[StepResult]]
+    ) -> Awaitable[StepResult]:
+        """Run it; with a journal, write its result."""
+        del step
+        return body() if self._journal is None else self._written(self._journal, body)
+
+    @staticmethod
+    async def _written(journal: Journal, body: Callable[[], Awaitable[StepResult]]) -> StepResult:
+        result = await body()
+        if result.state != "waiting":
+            journal.add_result(result)
+        return result
+
+    def perform(self, call: StepCall) -> Coroutine[Any, Any, StepResult]:
+        """Run the step in this process."""
+        return perform(call, self._context, self._record.note_attempt)
+
+    async def ask(self, step: Step, text: str) -> Answer | None:
+        """Return None: the run ends, and an answer starts the next one."""
+        del text
+        return self._record.answers.get(step.id)

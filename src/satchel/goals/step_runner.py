@@ -1,0 +1,275 @@
+"""Runs one step on a worker: attempts, timeouts, and validation of its output.
+
+Shared by all engines. A failed step is a result; only cancellation is an exception, and it reaches
+the runner first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from satchel.errors import ModelFailed, SatchelError, ServerFailed, StepFailed
+from satchel.goals import artifacts, output_schema
+from satchel.goals.model import NO_USAGE, StepError, StepEvent, StepResult, Usage, Work
+from satchel.goals.reports import total
+from satchel.goals.step_timer import StepTimer, attach_usage, make_current
+from satchel.goals.templates import TemplateRoom, TemplateValues, fill, fill_value
+from satchel.i18n import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+    from satchel.goals.executor import StepContext
+    from satchel.goals.model import Done, GoalBudget, Retry, StepCall
+
+_MAX_MESSAGE_CHARS = 2_000
+_MAX_NOTE_CHARS = 200
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+)
+"""Programming errors: another attempt cannot fix them."""
+
+
+async def perform(
+    call: StepCall, context: StepContext, tell: Callable[[StepEvent], None] | None = None
+) -> StepResult:
+    """Run a step until its output is valid, as often as its policy allows.
+
+    Args:
+        call: The step with its inputs.
+        context: The runner, and the storage of large outputs.
+        tell: Called before each further attempt.
+    """
+    step = call.step
+    started = time.time()
+    clock = time.perf_counter()
+    notes: list[str] = []
+    usage = NO_USAGE
+    attempt = 0
+    prompt = step.prompt
+    arguments: dict[str, Any] = {}
+    if step.arguments or "{{" in prompt:
+        try:
+            prompt, arguments = await _fill_work(call, context)
+        except Exception as exc:  # noqa: BLE001 - also one that has no memory left
+            error = error_of(exc)._replace(retryable=False)
+            return StepResult(step.id, "failed", error=error, started=started)
+    while True:
+        attempt += 1
+        work = Work(call.goal, step, prompt, arguments, call.key, attempt)
+        ticking = StepTimer(None if call.left.seconds is None else _goal_deadline(call, clock))
+        make_current(ticking)
+        try:
+            done = await _with_timeout(context.runner.run(work), call, ticking)
+            usage = done.usage if usage is NO_USAGE else total((usage, done.usage))
+            if done.usage.requests and done.usage.cost is None and call.left.cost is not None:
+                notes.append("its price is not known, so the budget of `cost` does not count it")
+            output = await _validated(done.output, call, context, notes)
+        except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - it may fail in any way
+            with _attach_usage_on_cancel(usage, ticking):
+                error = error_of(exc)
+            after, cost = _retry_hints(exc)
+            usage = total((usage, cost))
+        else:
+            return StepResult(
+                step.id,
+                "done",
+                output,
+                None,
+                attempt,
+                usage,
+                started,
+                time.perf_counter() - clock,
+                done.skills,
+                done.tools,
+                (*notes, *done.notes) if notes else done.notes,
+            )
+        pause = max(after, delay_before(attempt + 1, call.retry))
+        if (
+            not error.retryable
+            or attempt >= call.retry.attempts
+            or _budget_exhausted(call.left, usage, time.perf_counter() - clock + pause, notes)
+        ):
+            return StepResult(
+                step.id,
+                "failed",
+                None,
+                error,
+                attempt,
+                usage,
+                started,
+                time.perf_counter() - clock,
+                notes=tuple(notes),
+            )
+        why = _cut(error.message, _MAX_NOTE_CHARS)
+        told = {"count": attempt, "code": error.code, "why": why}
+        # The code of a failed attempt is for scripts.
+        notes.append(Message("try {count}: {code}: {why}", people="try {count}: {why}", **told))
+        if tell is not None:
+            tell(StepEvent(call.goal, step.id, "retrying", time.time(), notes[-1]))
+        with _attach_usage_on_cancel(usage):
+            await asyncio.sleep(pause)
+
+
+@contextmanager
+def _attach_usage_on_cancel(usage: Usage, clock: StepTimer | None = None) -> Generator[None]:
+    try:
+        yield
+    except asyncio.CancelledError as end:
+        attach_usage(end, usage if clock is None else total((usage, clock.spent)))
+        raise
+
+
+def _retry_hints(exc: BaseException) -> tuple[float, Usage]:
+    """The retry delay and the usage that a runner's error reports."""
+    if not isinstance(exc, StepFailed):
+        return 0.0, NO_USAGE
+    return exc.after or 0.0, exc.usage if isinstance(exc.usage, Usage) else NO_USAGE
+
+
+def delay_before(attempt: int, retry: Retry) -> float:
+    """Seconds to wait before an attempt; the second attempt is number 2."""
+    try:
+        pause = min(retry.most, retry.first * retry.factor ** (attempt - 2))
+    except OverflowError:
+        pause = retry.most
+    return max(0.0, pause * (1 + random.uniform(-retry.jitter, retry.jitter)))  # noqa: S311
+
+
+def _cut(message: str, most: int) -> str:
+    return message if len(message) <= most else message[:most]
+
+
+def error_of(exc: BaseException) -> StepError:
+    """Convert an exception to a recorded error.
+
+    Raises:
+        asyncio.CancelledError: it is one, and the run itself was cancelled. A runner that cancels
+            itself has only failed.
+    """
+    if isinstance(exc, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise exc
+        return StepError("CANCELLED", Message("What it called was cancelled"))
+    if isinstance(exc, StepFailed):
+        return StepError(exc.code, _cut(exc.message, _MAX_MESSAGE_CHARS), exc.hint, exc.retryable)
+    if isinstance(exc, SatchelError):
+        retryable = isinstance(exc, ModelFailed | ServerFailed)
+        return StepError(exc.code, _cut(exc.message, _MAX_MESSAGE_CHARS), exc.hint, retryable)
+    said = str(exc)
+    name = type(exc).__name__
+    message = (f"{name}: {said}" if said else name)[:_MAX_MESSAGE_CHARS]
+    return StepError("EXECUTION_ERROR", message, retryable=not isinstance(exc, _MISTAKES))
+
+
+async def _fill_work(call: StepCall, context: StepContext) -> tuple[str, dict[str, Any]]:
+    step = call.step
+    outputs = call.outputs
+    if any(artifacts.is_reference(output) for output in outputs.values()):
+        outputs = {
+            name: await artifacts.load(output, context.artifacts)
+            for name, output in outputs.items()
+        }
+    values = TemplateValues(call.inputs, outputs, call.text)
+    arguments: dict[str, Any] = {}
+    room = TemplateRoom()
+    if step.arguments:
+        arguments = fill_value(dict(step.arguments), values, room)
+    return fill(step.prompt, values, room), arguments
+
+
+def _budget_exhausted(left: GoalBudget, usage: Usage, seconds: float, notes: list[str]) -> bool:
+    """Whether the attempts so far and the delay exhaust the goal's budget; adds a note if so."""
+    tokens = usage.input_tokens + usage.output_tokens
+    over = (
+        (left.tokens is not None and tokens >= left.tokens)
+        or (left.cost is not None and (usage.cost or 0.0) >= left.cost)
+        or (left.seconds is not None and seconds >= left.seconds)
+    )
+    if over:
+        notes.append("not tried again: the budget of the goal is used up")
+    return over
+
+
+def _goal_deadline(call: StepCall, clock: float) -> float:
+    """The loop time at which the goal's time budget ends."""
+    left = (call.left.seconds or 0.0) - (time.perf_counter() - clock)
+    return asyncio.get_running_loop().time() + max(0.0, left)
+
+
+async def _with_timeout(work: Awaitable[Done], call: StepCall, clock: StepTimer) -> Done:
+    seconds, latest = call.timeout, clock.latest
+    if seconds is None and latest is None:
+        return await work
+    now = asyncio.get_running_loop().time()
+    due = now + seconds if seconds is not None else latest
+    limit = asyncio.timeout_at(due if latest is None or due is None else min(due, latest))
+    try:
+        async with limit:
+            with clock.pausing(limit):
+                return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        if latest is not None and asyncio.get_running_loop().time() >= latest:
+            raise StepFailed(
+                Message("The goal's budget of `seconds` ran out meanwhile"),
+                Message("Give the goal more of them, with `satchel goal retry --plan`"),
+                code="BUDGET",
+                retryable=False,
+                usage=clock.spent,
+            ) from None
+        raise StepFailed(
+            Message("It took longer than {count} seconds", count=f"{seconds:g}"),
+            Message("Give the step a longer `timeout`, or less to do"),
+            code="TIMEOUT",
+            usage=clock.spent,
+        ) from None
+
+
+async def _validated(output: Any, call: StepCall, context: StepContext, notes: list[str]) -> Any:
+    """Validate an output and convert it to a form that every engine can store.
+
+    Raises:
+        StepFailed: it does not match the step's schema.
+    """
+    step = call.step
+    if step.output:
+        problems = output_schema.violations(output, step.output)
+        if problems:
+            raise StepFailed(
+                "; ".join(problems),
+                Message("Say in the prompt what the output must look like"),
+                code="INVALID_OUTPUT",
+            )
+    try:
+        text = json.dumps(output, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise StepFailed(
+            f"It gave something that JSON cannot say: {exc}", code="INVALID_OUTPUT", retryable=False
+        ) from exc
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "replace")
+        text = data.decode()
+        notes.append("characters that no text can have were replaced by `?`")
+    # An output that looks like a reference would be followed: it is stored as an artifact itself.
+    if len(data) > context.large or artifacts.is_reference(output):
+        digest = await context.artifacts.put(data)
+        return artifacts.reference(digest, data, output, context.large // 8)
+    return json.loads(text)

@@ -1,0 +1,194 @@
+"""Change detection for skill folders, and the cache of scanned contents.
+
+A survey lists the file stamps of a folder without reading contents: while two surveys are equal,
+nothing changed. Digests of contents that were scanned and not blocked are kept in the cache folder,
+one file per version of the rules; deleting it costs a few milliseconds per skill.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._fs import RACY_NS
+from satchel.errors import SkillBroken
+from satchel.skill.file_tree import LIMITS, VERSION_CONTROL
+
+if TYPE_CHECKING:
+    from satchel.security.report import ScanReport
+    from satchel.skill.file_tree import Tree, TreeDigest
+
+Row = tuple[str, int, int, int, int, int]
+"""Path, mtime, ctime, size, inode and mode."""
+Survey = list[Row]
+
+
+def list_stamps(root: str, only: frozenset[str] | None = None) -> Survey:
+    """List the files below a folder with their stamps, sorted; empty folders are ignored.
+
+    Args:
+        root: The folder.
+        only: Names directly below it to include; everything when None.
+
+    Raises:
+        SkillBroken: there are more files than a skill may have.
+        OSError: it cannot be read.
+    """
+    rows: Survey = []
+    todo = [""]
+    folders = 0
+    for prefix in todo:  # grows while it is walked
+        with os.scandir(f"{root}/{prefix}") as entries:
+            for entry in entries:
+                name = entry.name
+                if only is not None and not prefix and name not in only:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if name not in VERSION_CONTROL:
+                        todo.append(f"{prefix}{name}/")
+                    continue
+                info = entry.stat(follow_symlinks=False)
+                rows.append((
+                    prefix + name,
+                    info.st_mtime_ns,
+                    info.st_ctime_ns,
+                    info.st_size,
+                    info.st_ino,
+                    info.st_mode,
+                ))  # fmt: skip
+        folders += 1
+        if len(rows) > LIMITS.files or folders > LIMITS.files + 1:
+            raise SkillBroken(
+                f"`{os.path.basename(root)}` has more than {LIMITS.files} files or folders",
+                "Remove what the skill does not need",
+            )
+    rows.sort()
+    return rows
+
+
+def is_settled(rows: Survey, began: int) -> bool:
+    """Whether any later change would alter the stamps: no file is too recent.
+
+    Args:
+        rows: The survey.
+        began: When the survey began, in nanoseconds.
+    """
+    limit = began - RACY_NS
+    return all(row[2] <= limit for row in rows)
+
+
+class VerifiedFolder(NamedTuple):
+    """A verified folder; the same object while nothing in it changes."""
+
+    path: str
+    real: str
+    only: frozenset[str] | None
+    tree: TreeDigest
+    rows: Survey
+
+    def holds(self, real: str, digest: str) -> bool:
+        """Whether a file, by its real path, is part of the folder with this content.
+
+        Args:
+            real: The real path of a regular file.
+            digest: Hexadecimal SHA-256 of the bytes read.
+        """
+        return self.has(os.path.relpath(real, self.real).replace(os.sep, "/"), digest)
+
+    def has(self, path: str, digest: str) -> bool:
+        """As `holds`, by the path below the folder, with `/`."""
+        mark = self.tree.files.get(path, "")
+        if mark.startswith("link:"):
+            real = os.path.realpath(os.path.join(self.path, path))
+            path = os.path.relpath(real, self.real).replace(os.sep, "/")
+            mark = self.tree.files.get(path, "")
+        return mark.removesuffix(" x") == f"sha256:{digest}"
+
+
+_MAX_CACHE_BYTES = 32 << 20
+
+
+class ScanCache:
+    """Scans skills, and caches the digests of contents that were not blocked."""
+
+    def __init__(self, folder: str = "", allow: str = "") -> None:
+        """Create a cache.
+
+        Args:
+            folder: The cache folder; empty keeps results in memory only.
+            allow: Path of the user's allowlist; empty when there is none.
+        """
+        self._folder = folder
+        self._allow = allow
+        self._lock = threading.Lock()
+        self._known: set[str] | None = None
+
+    def knows(self, digest: str) -> bool:
+        """Whether a content with this digest was scanned and not blocked."""
+        with self._lock:
+            if self._known is None:
+                self._known = self._read()
+            return digest in self._known
+
+    def scan(self, tree: Tree, name: str) -> ScanReport:
+        """Scan a skill's files.
+
+        Args:
+            tree: The files.
+            name: The skill's folder, by which the allowlist matches.
+
+        Raises:
+            SettingsError: the allowlist cannot be read.
+        """
+        from satchel.security import read_allowances, scan_tree
+
+        return scan_tree(tree, name=name, allow=read_allowances(self._allow) if self._allow else ())
+
+    def remember(self, digest: str, report: ScanReport) -> None:
+        """Cache the digest of a content that was not blocked, unless by the allowlist."""
+        if report.verdict == "blocked" or report.allowed:
+            return
+        with self._lock:
+            known = self._known if self._known is not None else self._read()
+            self._known = known
+            if digest in known:
+                return
+            known.add(digest)
+            if self._folder:
+                with suppress(OSError):  # the cache is optional
+                    os.makedirs(self._folder, mode=0o700, exist_ok=True)
+                    with open(self._path(), "ab", buffering=0) as stream:
+                        stream.write(digest.encode("ascii", "replace") + b"\n")
+
+    def _path(self) -> str:
+        return os.path.join(self._folder, f"scanned-{_rules_version()}.txt")
+
+    def _read(self) -> set[str]:
+        if not self._folder:
+            return set()
+        try:
+            with open(self._path(), encoding="ascii", errors="replace") as stream:
+                return set(stream.read(_MAX_CACHE_BYTES).split("\n"))
+        except OSError:
+            return set()
+
+
+def _rules_version() -> str:
+    """Checksum over the scanner's files, its character tables and the presence of YARA."""
+    from importlib.util import find_spec
+    from zlib import crc32
+
+    from satchel import _unicode
+    from satchel.security import scan as security
+
+    version = int(find_spec("yara_x") is not None)
+    with open(_unicode.__file__, "rb") as stream:
+        version = crc32(stream.read(), version)
+    for here, folders, files in os.walk(os.path.dirname(os.path.abspath(security.__file__))):
+        folders[:] = sorted(set(folders) - {"__pycache__"})
+        for name in sorted(files):
+            with open(os.path.join(here, name), "rb") as stream:
+                version = crc32(stream.read(), version)
+    return f"{version:08x}"

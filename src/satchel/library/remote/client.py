@@ -1,0 +1,276 @@
+"""Requests of the Skills extension over the official SDK's client, with limits.
+
+Answers over HTTP are limited in bytes, every request in time, lists in pages, entries and bytes.
+Nothing in an answer is trusted: `source` validates lists, `ServedSkills` verifies every file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import threading
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
+
+import httpx2
+import mcp_types as types
+from mcp.client.client import Client
+from mcp.client.extension import advertise
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
+
+from satchel._unicode import replace_unprintable
+from satchel.errors import ServerFailed
+from satchel.i18n import Message, say
+from satchel.library.remote.config import DEPTH, ConnectionNotes, without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+
+    from satchel.library.remote.config import McpServer
+
+EXTENSION = "io.modelcontextprotocol/skills"
+MAX_SKILLS = 20_000
+MAX_PAGES = 1_000
+MAX_LIST_BYTES = 32 << 20  # all pages together
+MAX_ANSWER_BYTES = 64 << 20
+"""One HTTP response: the largest file there may be, however it is encoded as JSON."""
+_CONNECT_TIMEOUT_S = 5.0
+_READ_TIMEOUT_S = 300.0
+_MAX_STDERR_BYTES = 2048
+_MAX_REASON_CHARS = 200
+
+
+class ServerListing(NamedTuple):
+    """A server's list."""
+
+    rows: list[Any]
+    ttl: float
+    """Seconds for which the server allows caching."""
+    why: str = ""
+    """Why it is not complete."""
+
+
+@asynccontextmanager
+async def connect(
+    server: McpServer, changed: Callable[[], None], notes: ConnectionNotes | None = None
+) -> AsyncGenerator[Client]:
+    """Connect to a server. `changed` is called when it reports that its files changed."""
+    notes = notes or ConnectionNotes()
+    version = next((one.version for one in metadata.distributions(name="satchel")), "0")
+
+    async def limit(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            # The size of a compressed answer is not known in advance.
+            why = "the answer is packed, which was not asked for"
+            raise httpx2.ReadError(why, request=response.request)
+        response.stream = _LimitedStream(response, notes)
+
+    async def on_message(message: Any) -> None:
+        if isinstance(message, types.ResourceListChangedNotification):
+            changed()
+
+    def client(transport: Any) -> Client:
+        return Client(
+            transport,
+            client_info=types.Implementation(name="satchel", version=version),
+            cache=None,
+            message_handler=on_message,
+            extensions=[advertise(EXTENSION)],
+        )
+
+    if server.command:
+        allowed = {name: os.environ[name] for name in server.env if name in os.environ}
+        # DEPTH: a program that uses served skills itself must not start this program again.
+        command = StdioServerParameters(
+            command=server.command[0], args=list(server.command[1:]), env={**allowed, DEPTH: "1"}
+        )
+        with _stderr_into(notes.stderr) as errors:
+            async with client(stdio_client(command, errors)) as connected:
+                yield connected
+        return
+    async with httpx2.AsyncClient(
+        headers=_headers(server),
+        timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=_READ_TIMEOUT_S),
+        event_hooks={"response": [limit]},
+    ) as http:
+        transport = streamable_http_client(
+            server.address, http_client=http, max_sse_event_size=MAX_ANSWER_BYTES
+        )
+        async with client(transport) as connected:
+            yield connected
+
+
+async def list_skills(client: Client, server: McpServer) -> ServerListing:
+    """Return everything that a server lists, and the skills that the user named besides.
+
+    Raises:
+        ServerFailed: it has no skills, or its answers are not valid.
+        MCPError: it answers with an error.
+    """
+    if EXTENSION not in (client.server_capabilities.extensions or {}):
+        raise ServerFailed("it does not offer skills (the extension is not declared)")
+    rows: list[Any] = []
+    ttl, cursor, why, size = float("inf"), None, "", 0
+    for _ in range(MAX_PAGES):
+        answer = await _ask(client, "skills/list", **({"cursor": cursor} if cursor else {}))
+        found = answer.get("skills")
+        if not isinstance(found, list):
+            raise ServerFailed("its list of skills is none")
+        size += len(json.dumps(found))
+        if size > MAX_LIST_BYTES:
+            why = Message("it has more than {part} bytes", part=MAX_LIST_BYTES)
+            break
+        rows += cast("list[Any]", found)
+        ttl = min(ttl, _seconds(answer.get("ttlMs")))
+        if len(rows) > MAX_SKILLS:
+            why = Message("there are more than {part}", part=MAX_SKILLS)
+            break
+        cursor = answer.get("nextCursor")
+        if not isinstance(cursor, str):
+            break
+    else:
+        why = Message("there are more than {part} pages", part=MAX_PAGES)
+    del rows[MAX_SKILLS:]
+    listed = {cast("dict[str, Any]", row).get("uri") for row in rows if isinstance(row, dict)}
+    rows += [await _get(client, uri) for uri in server.skills if uri not in listed]
+    return ServerListing(rows, ttl, why)
+
+
+class _Answer(BaseModel, extra="allow"):
+    """Any result; its fields are checked by the callers."""
+
+
+async def _ask(client: Client, method: str, **params: str | None) -> dict[str, Any]:
+    request = types.Request[dict[str, Any], str](method=method, params=params)
+    return (await client.session.send_request(request, _Answer)).model_extra or {}
+
+
+async def _get(client: Client, uri: str) -> Any:
+    """Return one entry that is not in the list; an incomplete one if the server has none."""
+    try:
+        return (await _ask(client, "skills/get", uri=uri)).get("skill")
+    except MCPError:
+        return {"uri": uri}
+
+
+async def read_file(client: Client, uri: str) -> bytes:
+    """Return the bytes of one file.
+
+    Raises:
+        ServerFailed: the answer has no such file.
+        MCPError: the server answers with an error.
+    """
+    contents = (await _ask(client, "resources/read", uri=uri)).get("contents")
+    for row in cast("list[Any]", contents) if isinstance(contents, list) else ():
+        item = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+        text, blob = item.get("text"), item.get("blob")
+        if item.get("uri") != uri:
+            continue
+        if isinstance(text, str):
+            return text.encode("utf-8", "surrogatepass")
+        if isinstance(blob, str):
+            with suppress(binascii.Error):
+                return base64.b64decode(blob, validate=True)
+    raise ServerFailed("its answer holds no such file")
+
+
+async def wait_for_changes(client: Client, changed: Callable[[], None]) -> None:
+    """Report changes until the server hangs up; returns at once if it does not report any."""
+    resources = client.server_capabilities.resources
+    if resources is None or not resources.list_changed:
+        return
+    async with client.listen(resources_list_changed=True) as events:
+        async for _ in events:
+            changed()
+    changed()  # changes after the end of the stream are not reported
+
+
+def reason_of(exc: BaseException, server: McpServer, notes: ConnectionNotes) -> str:
+    """Describe a failure in one line without secrets."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = cast("BaseExceptionGroup[BaseException]", exc).exceptions[0]
+    if isinstance(exc, ServerFailed):
+        return without_secrets(server, exc.message)
+    if isinstance(exc, FileNotFoundError):
+        return say("there is no program `{name}`", name=exc.filename)
+    if notes.limit:
+        return notes.limit
+    if isinstance(exc, TimeoutError):
+        reason = say("it took too long")
+    else:
+        reason = _plain(without_secrets(server, str(exc) or type(exc).__name__))[:_MAX_REASON_CHARS]
+    said = _plain(without_secrets(server, notes.stderr.decode("utf-8", "replace")))
+    return f"{reason}; it said: {said[-_MAX_REASON_CHARS:]}" if said else reason
+
+
+def _plain(text: str) -> str:
+    return " ".join(replace_unprintable(text, " ").split())
+
+
+def _headers(server: McpServer) -> dict[str, str]:
+    headers = {"Accept-Encoding": "identity"}
+    wanted = [(name, variable, "") for name, variable in server.headers]
+    if server.token:
+        wanted.append(("Authorization", server.token, "Bearer "))
+    for name, variable, before in wanted:
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            raise ServerFailed(f"the environment variable `{variable}` is not set")
+        if not value.isascii() or not value.isprintable():
+            raise ServerFailed(
+                f"the environment variable `{variable}` has signs that no header may have"
+            )
+        headers[name] = before + value
+    return headers
+
+
+def _seconds(value: Any) -> float:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return float(value) / 1000 if good else 0.0
+
+
+@contextmanager
+def _stderr_into(tail: bytearray) -> Generator[TextIO]:
+    """A pipe for standard error, the end of which is kept in `tail`."""
+    reader, writer = os.pipe()
+
+    def drain() -> None:
+        with os.fdopen(reader, "rb", buffering=0) as stream:
+            while chunk := stream.read(4096):
+                tail.extend(chunk)
+                del tail[:-_MAX_STDERR_BYTES]
+
+    thread = threading.Thread(target=drain, name="satchel-stderr", daemon=True)
+    thread.start()
+    try:
+        with os.fdopen(writer, "w") as stream:
+            yield stream
+    finally:
+        thread.join(0.5)  # a process that the program started may keep the pipe open
+
+
+class _LimitedStream(httpx2.AsyncByteStream):
+    """The body of an answer, cut off at `MAX_ANSWER_BYTES`."""
+
+    def __init__(self, response: httpx2.Response, notes: ConnectionNotes) -> None:
+        self._inner = cast("httpx2.AsyncByteStream", response.stream)
+        self._request = response.request
+        self._notes = notes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._inner:
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                self._notes.limit = f"the answer has more than {MAX_ANSWER_BYTES} bytes"
+                raise httpx2.ReadError(self._notes.limit, request=self._request)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

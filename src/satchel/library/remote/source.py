@@ -1,0 +1,619 @@
+"""An MCP server as a location of a library: its list, cached while valid, and its files.
+
+A library never waits long. The first look in a process waits up to two seconds for a list that is
+due; later ones start a request and use the list when it has come. If the server fails, the cached
+list stays in use and a problem is reported.
+
+    remote/docs-1f2e….json      the last list of a server
+    remote/contents/9f86…       file contents by SHA-256 digest, shared by all servers
+
+Nothing in a list is trusted: an entry is refused as a whole unless every file has one name below
+the skill's own folder, a SHA-256 digest and a size within the limits of the extension. The cache is
+limited in size. A file's modification time is the time of its last use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+import re
+import shutil
+import threading
+import time
+import unicodedata
+from collections import Counter
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+from satchel._fs import read_plain, write_atomic
+from satchel._optional import require
+from satchel._unicode import replace_unprintable
+from satchel.errors import SatchelError, ServerFailed
+from satchel.i18n import Message
+from satchel.library.locations import (
+    SKILL_FILE,
+    Location,
+    ServedFile,
+    ServedListing,
+    ServedSkill,
+    served_digest,
+)
+from satchel.library.remote.config import DEPTH, ConnectionNotes, servers_of, without_secrets
+from satchel.skill.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
+    from concurrent.futures import Future
+
+    from mcp.client.client import Client
+
+    from satchel.library.remote.client import ServerListing
+    from satchel.library.remote.config import McpServer
+    from satchel.settings import Settings
+
+    Work = Callable[[Client], Awaitable[Any]]
+
+MAX_FILES = 512
+"""Files of one skill, a limit of the extension."""
+MAX_SKILL_BYTES = 16 << 20
+"""Bytes of one skill, a limit of the extension."""
+_MAX_FRONTMATTER_BYTES = 64 * 1024
+_MAX_URI_CHARS = 1024
+_MAX_PART_BYTES = 200
+_MAX_PARTS = 16
+_MAX_PROBLEMS = 100
+_MAX_NAME_CHARS_SHOWN = 80
+_NAME = re.compile(r"(?=.{1,64}\Z)[^\W_]+(?:-[^\W_]+)*")
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://([^?#]+)", re.DOTALL)
+_RESERVED = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+
+
+class Unusable(ValueError):
+    """Why an entry is refused, as a phrase."""
+
+
+def read_entries(
+    rows: Iterable[Any], label: str
+) -> tuple[dict[str, ServedSkill], list[Problem], list[Any]]:
+    """Return the skills of a list by id, problems, and the rows that were accepted."""
+    taken: dict[str, tuple[ServedSkill, Any]] = {}
+    problems: list[Problem] = []
+    for row in rows:
+        try:
+            served = _entry(row, taken)
+            taken[served.id.casefold()] = (served, row)
+        except Unusable as exc:
+            values = {"server": label, "name": _shown(row), "why": exc.args[0]}
+            problems.append(Problem("served-refused", values=values))
+    found = _with_names([served for served, _ in taken.values()], label, problems)
+    return found, problems[:_MAX_PROBLEMS], [row for _, row in taken.values()]
+
+
+def _entry(row: Any, taken: Container[str]) -> ServedSkill:
+    if not isinstance(row, dict):
+        raise Unusable("the entry is no object")
+    entry = cast("dict[str, Any]", row)
+    uri, frontmatter, resources = (entry.get(key) for key in ("uri", "frontmatter", "resources"))
+    if not isinstance(uri, str) or not isinstance(frontmatter, dict):
+        raise Unusable("the entry has no address or no frontmatter")
+    if resources == "dynamic":
+        raise Unusable("its content changes from read to read")
+    if not isinstance(resources, list):
+        raise Unusable("the entry does not list its files")
+    fields = cast("dict[str, Any]", frontmatter)
+    name = _name(fields)
+    scheme, parts = _parts(uri)
+    if len(parts) < 2 or parts[-1] != SKILL_FILE:
+        raise Unusable("its address does not end in `SKILL.md`")
+    if parts[-2] != name:
+        raise Unusable("the last part of its address is not its name")
+    base = parts[:-1]
+    skill_id = "~".join(base) if scheme == "skill" else "~".join((scheme, *base))
+    if any("~" in part for part in base) or len(skill_id.encode()) > _MAX_PART_BYTES:
+        raise Unusable("it has an address that could lead elsewhere")
+    if skill_id.casefold() in taken:
+        raise Unusable("another skill in the list has the same address")
+    files = _files(cast("list[Any]", resources), scheme, base)
+    if SKILL_FILE not in files or files[SKILL_FILE].uri != uri:
+        raise Unusable("its SKILL.md is not among its files")
+    return ServedSkill(skill_id, name, uri, fields, files, served_digest(uri, fields, files))
+
+
+def _name(fields: dict[str, Any]) -> str:
+    """Check the frontmatter, and return the name in it."""
+    from satchel.security.text_rules import mixes_scripts
+
+    name, description = fields.get("name"), fields.get("description")
+    if (
+        not isinstance(name, str)
+        or not _NAME.fullmatch(name)
+        or name != unicodedata.normalize("NFKC", name.lower())
+    ):
+        raise Unusable("its name is no name of a skill")
+    if not name.isascii() and mixes_scripts(name):
+        raise Unusable("its name mixes letters of two alphabets that look alike")
+    if not isinstance(description, str) or not description.strip():
+        raise Unusable("it has no description")
+    try:
+        size = len(json.dumps(fields).encode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Unusable("its frontmatter has text that is no text") from None
+    if size > _MAX_FRONTMATTER_BYTES:
+        raise Unusable("its frontmatter is too large")
+    return name
+
+
+def _files(rows: list[Any], scheme: str, base: list[str]) -> dict[str, ServedFile]:
+    if len(rows) > MAX_FILES:
+        raise Unusable(Message("it has more than {part} files", part=MAX_FILES))
+    files: dict[str, ServedFile] = {}
+    seen: set[str] = set()
+    for row in rows:
+        file = _file(row, scheme, base)
+        alike = unicodedata.normalize("NFC", file.path).casefold()
+        if alike in seen:
+            raise Unusable("two of its files have the same name, or differ in case alone")
+        seen.add(alike)
+        files[file.path] = file
+    if sum(file.size for file in files.values()) > MAX_SKILL_BYTES:
+        raise Unusable(Message("it has more than {part} bytes", part=MAX_SKILL_BYTES))
+    folders = {one[:at] for one in seen for at, sign in enumerate(one) if sign == "/"}
+    if folders & seen:
+        raise Unusable("one of its files is also a folder")
+    return files
+
+
+def _file(row: Any, scheme: str, base: list[str]) -> ServedFile:
+    entry = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+    uri, digest, size = (entry.get(key) for key in ("uri", "digest", "size"))
+    found = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
+    if not isinstance(uri, str) or found is None:
+        raise Unusable("one of its files has no address or no SHA-256 digest")
+    if isinstance(size, float) and size.is_integer():
+        size = int(size)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise Unusable("one of its files has no size")
+    own, parts = _parts(uri)
+    if own != scheme or parts[: len(base)] != base or len(parts) <= len(base):
+        raise Unusable("one of its files lies outside its folder")
+    return ServedFile("/".join(parts[len(base) :]), uri, found[1], size)
+
+
+def _parts(uri: str) -> tuple[str, list[str]]:
+    """Split an address into its scheme and names, each of which is one name in one folder."""
+    found = _SCHEME.fullmatch(uri) if len(uri) <= _MAX_URI_CHARS else None
+    if found is None:
+        raise Unusable("it has an address that is none")
+    # A byte sequence that is not UTF-8 becomes a character that no name may have.
+    parts = [unquote(part, errors="surrogateescape") for part in found[2].split("/")]
+    if len(parts) > _MAX_PARTS or not all(map(_is_part, parts)):
+        raise Unusable("it has an address that could lead elsewhere")
+    return found[1], parts
+
+
+def _is_part(part: str) -> bool:
+    """Whether a text is the name of one file or folder on every system."""
+    return (
+        part.isprintable()
+        and 0 < len(part.encode()) <= _MAX_PART_BYTES
+        and not part.endswith((".", " "))
+        and part[0] != " "
+        and not any(sign in '/\\:*?"<>|%' for sign in part)
+        and not _RESERVED.fullmatch(part)
+    )
+
+
+def _with_names(
+    found: list[ServedSkill], label: str, problems: list[Problem]
+) -> dict[str, ServedSkill]:
+    """Name skills of the same name by their paths: the extension forbids preferring one."""
+    names = Counter(served.name for served in found)
+    named: dict[str, ServedSkill] = {}
+    for served in found:
+        longer = served.id.replace("~", "-")
+        if names[served.name] > 1 and longer not in names:
+            values = {"server": label, "name": served.name, "offered": longer}
+            problems.append(Problem("served-renamed", served.uri, values=values))
+            named[served.id] = served._replace(name=longer)
+        else:
+            named[served.id] = served
+    return named
+
+
+def _shown(row: Any) -> str:
+    """Return how an entry is called in a problem."""
+    uri = cast("dict[str, Any]", row).get("uri") if isinstance(row, dict) else row
+    text = str(uri)[: _MAX_NAME_CHARS_SHOWN + 1]
+    plain = replace_unprintable(text, "?").replace("`", "?")
+    short = len(plain) <= _MAX_NAME_CHARS_SHOWN
+    return plain if short else plain[:_MAX_NAME_CHARS_SHOWN] + "…"
+
+
+_LISTEN_DELAY_S = 1.0
+"""A command that ends at once needs no change notifications."""
+_CLOSE_TIMEOUT_S = 6.0
+"""The SDK closes a program's input, sends SIGTERM after two seconds, SIGKILL after two more."""
+
+
+class ServerConnection:
+    """The connection to one server, used from any thread."""
+
+    def __init__(self, server: McpServer, changed: Callable[[], None]) -> None:
+        """Prepare a connection. `changed` is called, in another thread, on reported changes."""
+        self._server = server
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.ready = threading.Event()
+        """Set once the SDK is imported, which takes a second or more, or cannot be."""
+        self.ready_at = 0.0
+        # Used in the event loop only:
+        self._notes = ConnectionNotes()
+        self._turn = asyncio.Lock()
+        self._opened: asyncio.Future[Client] | None = None
+        self._holding: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Requests under way and open connections; what the SDK starts ends with them."""
+
+    def ask(self, work: Work, seconds: float) -> Future[Any]:
+        """Run `work` with the connected client; fails with a SatchelError that has the reason.
+
+        It may take `seconds`, connecting included.
+        """
+        with self._lock:
+            if self._loop is None:
+                self._loop, self._turn = asyncio.new_event_loop(), asyncio.Lock()
+                name = f"satchel-{self._server.name}"
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name=name, daemon=True
+                )
+                self._thread.start()
+                atexit.register(self.close)
+            return asyncio.run_coroutine_threadsafe(self._request(work, seconds), self._loop)
+
+    def close(self) -> None:
+        """Close the connection: requests under way are cancelled, a program is ended."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            loop, self._loop = self._loop, None
+            atexit.unregister(self.close)
+        if thread is None or loop is None or not self.ready.is_set():
+            return
+
+        async def end() -> None:
+            for task in self._tasks:
+                if not task.cancelling():  # a second time would break off the end of a program
+                    task.cancel()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            await loop.shutdown_asyncgens()
+            loop.stop()
+
+        asyncio.run_coroutine_threadsafe(end(), loop)
+        thread.join(_CLOSE_TIMEOUT_S)
+        if not thread.is_alive():
+            loop.close()
+
+    # --- in the event loop ------------------------------------------------------------------
+
+    def _started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _request(self, work: Work, seconds: float) -> Any:
+        return await self._started(self._answer(work, seconds))
+
+    async def _answer(self, work: Work, seconds: float) -> Any:
+        """Do some work; once more if the connection turns out to be dead."""
+        try:
+            require("mcp", "mcp")
+            from satchel.library.remote.client import MCPError, reason_of
+        finally:
+            self.ready_at = self.ready_at or time.monotonic()
+            self.ready.set()
+        try:
+            async with asyncio.timeout(seconds), self._turn:
+                old = self._holding is not None and not self._holding.done()
+                try:
+                    return await work(await self._client())
+                except MCPError as exc:
+                    if not old or "closed" not in str(exc).lower():
+                        raise
+                self._drop()
+                return await work(await self._client())
+        except Exception as exc:
+            reason = reason_of(exc, self._server, self._notes)
+            if not isinstance(exc, (SatchelError, MCPError)) or self._notes.limit:
+                self._drop()
+            raise ServerFailed(reason) from exc
+
+    async def _client(self) -> Client:
+        if self._opened is None or self._holding is None or self._holding.done():
+            self._notes = ConnectionNotes()
+            self._opened = asyncio.get_running_loop().create_future()
+            self._holding = self._started(self._hold(self._opened))
+        return await asyncio.shield(self._opened)
+
+    def _drop(self) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+
+    async def _hold(self, opened: asyncio.Future[Client]) -> None:
+        """Keep a connection open. The same task opens and closes it, as the SDK requires."""
+        from satchel.library.remote.client import connect, wait_for_changes
+
+        try:
+            async with connect(self._server, self._changed, self._notes) as client:
+                opened.set_result(client)
+                await asyncio.sleep(_LISTEN_DELAY_S)
+                with suppress(Exception):  # then the list is requested when it is due
+                    await wait_for_changes(client, self._changed)
+                await asyncio.Event().wait()
+        except Exception as exc:  # noqa: BLE001 - passed to the request that waits
+            if not opened.done():
+                opened.set_exception(exc)
+                opened.exception()  # no request may be waiting any more
+        finally:
+            opened.cancel()
+
+
+FIRST_WAIT_S = 2.0
+"""A library waits this long for a list, once in a process."""
+_IMPORT_TIMEOUT_S = 30.0
+"""The first contact waits this long for the SDK to be imported."""
+_LIST_TIMEOUT_S = 30.0
+"""For all pages together."""
+_READ_TIMEOUT_S = 20.0
+_MIN_TTL_S = 30.0
+_MAX_TTL_S = 24 * 3600.0
+_MIN_INTERVAL_S = 1.0  # between two lists, however often a server reports changes
+_RETRY_DELAY_S = 30.0
+_VERSION = 1
+_MAX_LIST_BYTES = 256 << 20
+_MAX_CACHE_BYTES = 512 << 20
+
+
+def served_locations(settings: Settings) -> tuple[list[Location], list[Problem]]:
+    """Return a location for each configured server, and problems. No server is asked yet."""
+    servers, problems = servers_of(settings)
+    if servers and os.environ.get(DEPTH):
+        values = {"count": str(len(servers))}
+        return [], [*problems, Problem("server-nested", settings.paths.config, values=values)]
+    cache = settings.paths.cache
+    if servers and not cache:
+        values = {"name": servers[0].name, "why": "there is no folder for a cache"}
+        return [], [*problems, Problem("server-address", values=values)]
+    folders = [os.path.join(cache, "remote", server.key) for server in servers]
+    locations = [
+        Location(
+            folder,
+            "server",
+            f"mcp:{server.name}",
+            trusted=True,  # only the user's own configuration names servers
+            writable=False,
+            supplier=McpSupplier(server, folder),
+        )
+        for server, folder in zip(servers, folders, strict=True)
+    ]
+    return locations, problems
+
+
+class McpSupplier:
+    """One server, as a library uses it."""
+
+    def __init__(self, server: McpServer, folder: str) -> None:
+        """Take a server and the base of its skills' paths, beside which its list is cached."""
+        self.server = server
+        self._cache_file = folder + ".json"
+        self._home = os.path.dirname(folder)
+        self._connection = ServerConnection(server, self.mark_stale)
+        self._lock = threading.Lock()
+        self._listing: ServedListing | None = None
+        self._problems: tuple[Problem, ...] = ()
+        """Problems of the list's entries."""
+        self.at = 0.0
+        """When the list was received, in seconds; 0 if never."""
+        self._due = 0.0
+        self._asked: threading.Event | None = None
+        self._began = 0.0
+        self._waited = False
+
+    @property
+    def label(self) -> str:
+        """The user's name for the server."""
+        return self.server.name
+
+    def listing(self) -> ServedListing:
+        """Return the current list; waits the first time only."""
+        asked = self._request_list(due=False)
+        with self._lock:
+            wait, self._waited = asked is not None and not self._waited, True
+        if wait and asked is not None:
+            began = self._began
+            if not self.at:
+                self._connection.ready.wait(_IMPORT_TIMEOUT_S)
+                began = max(began, self._connection.ready_at)
+            if not asked.wait(max(began + FIRST_WAIT_S - time.monotonic(), 0)):
+                self._keep_cached("it took too long", still_running=True)
+        return self._listing or ServedListing({})
+
+    def prepare(self) -> None:
+        """Request the list if it is due, without waiting."""
+        self._request_list(due=False)
+
+    def refresh(self) -> ServedListing:
+        """Request the list now, and wait for it."""
+        asked = self._request_list(due=True)
+        self._waited = True
+        self._connection.ready.wait(_IMPORT_TIMEOUT_S)
+        if asked is not None:
+            asked.wait(_LIST_TIMEOUT_S + 5)
+        return self.listing()
+
+    def mark_stale(self) -> None:
+        """Make the list due: it may have changed."""
+        self._due = min(self._due, self.at + _MIN_INTERVAL_S)
+
+    def fetch(self, served: ServedSkill, file: ServedFile) -> bytes:
+        """Return a file's bytes as the server sends them; the caller checks them.
+
+        Raises:
+            ServerFailed: they cannot be fetched.
+        """
+
+        async def work(client: Client) -> bytes:
+            from satchel.library.remote.client import read_file
+
+            return await read_file(client, file.uri)
+
+        try:
+            answer = self._connection.ask(work, _READ_TIMEOUT_S)
+            self._connection.ready.wait(_IMPORT_TIMEOUT_S)
+            return cast("bytes", answer.result(_READ_TIMEOUT_S + 5))
+        except TimeoutError:
+            reason = "it took too long"
+        except CancelledError:
+            reason = "the connection was closed"
+        except SatchelError as exc:
+            reason = exc.message
+        raise ServerFailed(
+            Message(
+                "`{file}` of the skill `{name}` cannot be had from the server `{server}`: {reason}",
+                file=file.path,
+                name=served.name,
+                server=self.label,
+                reason=reason,
+            ),
+            "Go on without it, or try again later",
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    # --- requests -------------------------------------------------------------------------
+
+    def _request_list(self, *, due: bool) -> threading.Event | None:
+        """Request a list if the cached one is too old or `due`; the event is set when it came."""
+        with self._lock:
+            if self._listing is None:
+                self._load()
+            if self._asked is not None:
+                return self._asked
+            if not due and time.time() < self._due:
+                return None
+            asked = self._asked = threading.Event()
+
+        async def work(client: Client) -> ServerListing:
+            from satchel.library.remote.client import list_skills
+
+            return await list_skills(client, self.server)
+
+        def done(future: Future[Any]) -> None:
+            try:
+                self._accept(cast("ServerListing", future.result()))
+            except CancelledError:
+                pass  # the connection was closed here
+            except SatchelError as exc:
+                self._keep_cached(f"{exc.message}: {exc.hint}" if exc.hint else exc.message)
+            finally:
+                self._asked = None
+                asked.set()
+
+        # Not under the lock: the answer takes it, and may be there at once.
+        answer = self._connection.ask(work, _LIST_TIMEOUT_S)
+        self._began = time.monotonic()
+        answer.add_done_callback(done)
+        return asked
+
+    def _accept(self, listed: ServerListing) -> None:
+        served, problems, rows = read_entries(listed.rows, self.label)
+        if listed.why:
+            values = {"name": self.label, "why": listed.why, "count": str(len(served))}
+            problems.insert(0, Problem("server-limit", self.server.target, values=values))
+        now = time.time()
+        ttl = min(max(listed.ttl, _MIN_TTL_S), _MAX_TTL_S)
+        with self._lock:
+            self.at, self._due = now, now + ttl
+            self._problems = tuple(problems)
+            self._replace_listing(served, self._problems)
+        table = {
+            "version": _VERSION, "target": self.server.target, "at": now, "ttl": ttl,
+            "skills": rows, "problems": [list(problem) for problem in problems],
+        }  # fmt: skip
+        with suppress(OSError, ValueError):  # what cannot be cached is requested again
+            write_atomic(self._cache_file, json.dumps(table).encode(), private=True, durable=False)
+        evict(self._home)
+
+    def _keep_cached(self, reason: str, *, still_running: bool = False) -> None:
+        reason = without_secrets(self.server, reason)
+        with self._lock:
+            if not still_running:
+                self._due = time.time() + _RETRY_DELAY_S
+            elif self._asked is None:
+                return  # it came just now
+            values = {"name": self.label, "reason": reason}
+            code = "server-unreachable"
+            if self.at:
+                code = "server-stale"
+                values["when"] = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
+            problem = Problem(code, self.server.target, values=values)
+            known = self._listing or ServedListing({})
+            self._replace_listing(known.served, (problem, *self._problems))
+
+    def _replace_listing(
+        self, served: Mapping[str, ServedSkill], problems: tuple[Problem, ...]
+    ) -> None:
+        """Replace the list if it differs: libraries compare by identity."""
+        old = self._listing
+        if old is None or old.served != served or old.problems != problems:
+            same = old is not None and old.served == served
+            self._listing = ServedListing(
+                old.served if old is not None and same else served, problems
+            )
+
+    def _load(self) -> None:
+        self._listing = ServedListing({})
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            table = json.loads(read_plain(self._cache_file, _MAX_LIST_BYTES))
+            if table["version"] == _VERSION and table["target"] == self.server.target:
+                served, _, _ = read_entries(table["skills"], self.label)
+                told = tuple(Problem(*row) for row in table["problems"])
+                self.at = float(table["at"])
+                self._due = min(self.at, time.time()) + float(table["ttl"])
+                self._problems, self._listing = told, ServedListing(served, told)
+                os.utime(self._cache_file)
+
+
+def evict(home: str, limit: int = _MAX_CACHE_BYTES) -> None:
+    """Delete the least recently used files until the rest fits into `limit` bytes."""
+    found: list[tuple[float, int, str]] = []
+    for folder, _, names in os.walk(home):
+        for name in names:
+            with suppress(OSError):
+                path = os.path.join(folder, name)
+                info = os.lstat(path)
+                found.append((info.st_mtime, info.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= limit:
+            return
+        with suppress(OSError):
+            os.unlink(path)
+            total -= size
+
+
+def delete_cache(folder: str) -> None:
+    """Delete a server's list, and all contents: those of other servers are fetched again."""
+    with suppress(OSError):
+        os.unlink(folder + ".json")
+    shutil.rmtree(os.path.join(os.path.dirname(folder), "contents"), ignore_errors=True)

@@ -1,0 +1,339 @@
+"""Trusted folders, blocked skills and accepted risks of one user.
+
+They are in one readable JSON file in the state folder. A skill of a project is offered when its
+folder, with links resolved, lies in a trusted folder. A skill whose content the scan blocked is
+neither offered nor loaded until that content is accepted.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from satchel._fs import RACY_NS, is_inside, write_atomic
+from satchel._fs import locked as file_lock
+from satchel.errors import Refused, SettingsError
+from satchel.i18n import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_VERSION = 3
+_FOLDER_KINDS = frozenset(("project", "own"))
+"""Entries of versions 1 and 2 that trusted a folder with any content."""
+_MADE = " made"
+
+
+class TrustRecord(NamedTuple):
+    """The decisions of one user. Immutable: a change creates a new record."""
+
+    folders: Mapping[str, str]
+    """Real path of a trusted folder -> when it was trusted, followed by ` made` for a skill that
+    the user created. Folders below it are trusted too."""
+    blocked: Mapping[str, str]
+    """Real path of a skill's folder -> the digest of its blocked content."""
+    accepted: Mapping[str, str]
+    """Digest of a blocked content -> the user's reason to accept it."""
+    declined: Mapping[str, str]
+    """Real path of a folder that the user declined to trust -> when."""
+    removed: Mapping[str, str]
+    """Real path of a removed skill's trusted folder -> the digest of its content."""
+
+
+_EMPTY = TrustRecord({}, {}, {}, {}, {})
+
+
+class TrustStore:
+    """The trust file of one user."""
+
+    def __init__(self, path: str | None, *, locked: bool = False) -> None:
+        """Open the trust file.
+
+        Args:
+            path: The file; None keeps decisions in memory.
+            locked: Skills must also be pinned by a lockfile.
+        """
+        self._path = path
+        self.locked = locked
+        self._record = _EMPTY
+        self._stamp: tuple[int, int, int] | None = None
+
+    @property
+    def marks(self) -> str:
+        """Path of the user's key for Satchel's own records."""
+        from satchel.library.ownership import key_path
+
+        return key_path(os.path.dirname(self._path) if self._path is not None else "")
+
+    def read(self) -> TrustRecord:
+        """Read the decisions; returns the same object while nothing changed.
+
+        Raises:
+            SettingsError: the file is damaged.
+        """
+        if self._path is None:
+            return self._record
+        try:
+            info = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            self._record, self._stamp = _EMPTY, None
+            return _EMPTY
+        except OSError as exc:
+            raise SettingsError(
+                Message(
+                    "`{path}` cannot be read: {reason}", path=self._path, reason=exc.strerror or exc
+                ),
+                "Look after the disk, then run the command again",
+            ) from exc
+        stamp = (info.st_ctime_ns, info.st_size, info.st_ino)
+        if stamp != self._stamp:
+            import time
+
+            found = _read(self._path)
+            if found != self._record:
+                self._record = found
+            # A file that was just written may change again within the same timestamp.
+            young = time.time_ns() - info.st_ctime_ns < RACY_NS
+            self._stamp = None if young else stamp
+        return self._record
+
+    def trusts(self, path: str, project: str = "") -> bool:
+        """Whether a folder, with links resolved, lies in a trusted folder.
+
+        Args:
+            path: The folder.
+            project: Its project: trust in a folder around it does not count, since a clone may lie
+                in a folder of the user's own.
+        """
+        folders = _within(self.read().folders, project)
+        return bool(folders) and _is_below(os.path.realpath(path), folders)
+
+    def trust(self, *paths: str, made: bool = False) -> None:
+        """Trust folders with their present and future content.
+
+        Args:
+            paths: The folders.
+            made: The user created these skills; they were not installed.
+
+        Raises:
+            Refused: the decision cannot be saved.
+        """
+        reals = [os.path.realpath(path) for path in paths]
+        now = _now() + (_MADE if made else "")
+
+        def change(old: TrustRecord) -> TrustRecord:
+            declined = {one: since for one, since in old.declined.items() if one not in reals}
+            removed = {one: digest for one, digest in old.removed.items() if one not in reals}
+            folders = {**old.folders, **dict.fromkeys(reals, now)}
+            return old._replace(folders=folders, declined=declined, removed=removed)
+
+        self._change(change)
+
+    def is_authored(self, path: str) -> bool:
+        """Whether the user created the skill in a folder."""
+        return self.read().folders.get(os.path.realpath(path), "").endswith(_MADE)
+
+    def decline(self, path: str) -> None:
+        """Record that the user declined to trust a folder, to avoid asking again."""
+        real = os.path.realpath(path)
+        self._change(lambda old: old._replace(declined={**old.declined, real: _now()}))
+
+    def declines(self, path: str) -> bool:
+        """Whether the user declined to trust a folder."""
+        return os.path.realpath(path) in self.read().declined
+
+    def revoke(self, path: str) -> bool:
+        """Revoke the trust in a folder and those below it; True when one of them was trusted."""
+        real = os.path.realpath(path)
+        before = self.read().folders
+        if not any(is_inside(one, real) for one in before):
+            return False
+
+        def without(old: TrustRecord) -> TrustRecord:
+            left = {one: since for one, since in old.folders.items() if not is_inside(one, real)}
+            return old._replace(folders=left)
+
+        self._change(without)
+        return True
+
+    def suspend(self, path: str, digest: str) -> None:
+        """Revoke the trust in a removed folder until the same content is restored."""
+        real = os.path.realpath(path)
+        if real not in self.read().folders:
+            return
+
+        def change(old: TrustRecord) -> TrustRecord:
+            left = {one: since for one, since in old.folders.items() if one != real}
+            made = _MADE if old.folders.get(real, "").endswith(_MADE) else ""
+            return old._replace(folders=left, removed={**old.removed, real: digest + made})
+
+        self._change(change)
+
+    def restore(self, path: str, digest: str) -> None:
+        """Trust a removed folder again if it has the same content."""
+        removed = self.read().removed.get(os.path.realpath(path), "")
+        if digest and removed.removesuffix(_MADE) == digest:
+            self.trust(path, made=removed.endswith(_MADE))
+
+    def block(self, found: Mapping[str, str]) -> None:
+        """Record scan results.
+
+        Args:
+            found: A skill's folder -> the digest of its blocked content; empty when its present
+                content is not blocked.
+        """
+        rows = {os.path.realpath(path): digest for path, digest in found.items()}
+        known = self.read().blocked
+        if all(known.get(path, "") == digest for path, digest in rows.items()):
+            return
+
+        def change(old: TrustRecord) -> TrustRecord:
+            merged = {**old.blocked, **rows}
+            return old._replace(blocked={path: one for path, one in merged.items() if one})
+
+        self._change(change)
+
+    def accept(self, digest: str, reason: str) -> None:
+        """Accept the risk of a blocked content.
+
+        Raises:
+            Refused: the decision cannot be saved.
+        """
+        said = f"{_now()[:10]}: {reason}"
+        self._change(lambda old: old._replace(accepted={**old.accepted, digest: said}))
+
+    def accepts(self, digest: str) -> bool:
+        """Whether the user accepted the risk of a content."""
+        return digest in self.read().accepted
+
+    def location_trust(
+        self, root: str, links: Mapping[str, str], *, own: bool | None = None, project: str = ""
+    ) -> LocationTrust:
+        """Return the trust of a location's skills.
+
+        Args:
+            root: The location's folder.
+            links: Followed links below it: real target -> id of the link.
+            own: Trust or distrust all of it; None applies the decisions.
+            project: The project that the location belongs to, as for `trusts`.
+        """
+        record = self.read()
+        record = record._replace(folders=_within(record.folders, project))
+        return LocationTrust(os.path.realpath(root), record, links, own=own)
+
+    def _change(self, change: Callable[[TrustRecord], TrustRecord]) -> None:
+        if self._path is None:
+            self._record = change(self._record)
+            return
+        import json
+
+        try:
+            with file_lock(self._path + ".lock"):
+                self._stamp = None
+                with suppress(FileNotFoundError):
+                    os.stat(self._path)  # a file that cannot be read must not be replaced
+                record = change(self.read())
+                # ASCII only: preserves folder names that are not UTF-8.
+                text = json.dumps({"version": _VERSION, **record._asdict()}, indent=2) + "\n"
+                write_atomic(self._path, text.encode("ascii"), private=True)
+                self._stamp = None
+        except OSError as exc:
+            raise Refused(
+                Message(
+                    "Trust cannot be kept in `{path}`: {reason}",
+                    path=self._path,
+                    reason=exc.strerror or exc,
+                ),
+                "Make the folder writable, or set `SATCHEL_HOME` to one that is",
+            ) from exc
+
+
+class LocationTrust:
+    """Trust for the skills of one location; fast for a hundred thousand lookups."""
+
+    def __init__(
+        self, root: str, record: TrustRecord, links: Mapping[str, str], *, own: bool | None = None
+    ) -> None:
+        self._root = root
+        self._folders = record.folders
+        self._blocked = record.blocked
+        self._links = {via: target for target, via in links.items()}
+        self._all = own
+        """For all skills; None when each must be checked."""
+        if own is None and not links and _is_below(root, record.folders):
+            self._all = True
+
+    def trusts(self, skill_id: str) -> bool:
+        """Whether a skill lies in a trusted folder, or its whole location is trusted."""
+        if self._all is not None:
+            return self._all
+        return bool(self._folders) and _is_below(self._real(skill_id), self._folders)
+
+    def blocked(self, skill_id: str) -> str:
+        """The digest of a skill's blocked content, or empty."""
+        return self._blocked.get(self._real(skill_id), "") if self._blocked else ""
+
+    def _real(self, skill_id: str) -> str:
+        link = skill_id
+        while link and self._links:
+            target = self._links.get(link)
+            if target is not None:
+                return (target + skill_id[len(link) :]).replace("/", os.sep)
+            link = link.rpartition("/")[0]
+        return os.path.join(self._root, skill_id.replace("/", os.sep)) if skill_id else self._root
+
+
+def _within(folders: Mapping[str, str], project: str) -> Mapping[str, str]:
+    """The trusted folders that count for a project: itself and those below it."""
+    if not project or not folders:
+        return folders
+    real = os.path.realpath(project)
+    return {folder: since for folder, since in folders.items() if is_inside(folder, real)}
+
+
+def _is_below(real: str, folders: Iterable[str]) -> bool:
+    return any(is_inside(real, folder) for folder in folders)
+
+
+def _now() -> str:
+    import time
+
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _read(path: str) -> TrustRecord:
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as stream:
+            table = json.load(stream)
+        version = table["version"]
+        if version in (1, 2):
+            return _of_old(table["folders"])
+        if version == _VERSION:
+            return TrustRecord(*(_texts(table[key]) for key in TrustRecord._fields))
+        reason = f"its version is {version!r}"
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as exc:
+        reason = str(exc)
+    raise SettingsError(
+        Message("The trust file `{path}` cannot be read: {reason}", path=path, reason=reason),
+        Message("Correct it, or delete it and trust again"),
+    )
+
+
+def _of_old(folders: Mapping[str, Mapping[str, Any]]) -> TrustRecord:
+    """Convert versions 1 and 2; entries for single contents are dropped."""
+    kept = {
+        str(folder): str(row.get("since", ""))
+        for folder, row in folders.items()
+        if row["kind"] in _FOLDER_KINDS
+    }
+    return _EMPTY._replace(folders=kept)
+
+
+def _texts(value: Any) -> dict[str, str]:
+    rows = cast("dict[object, object]", value) if isinstance(value, dict) else {None: None}
+    if not all(isinstance(text, str) for row in rows.items() for text in row):
+        raise TypeError("its parts are tables of texts")
+    return cast("dict[str, str]", value)

@@ -1,0 +1,261 @@
+"""Records of the catalogue and of the shortlist at a given budget.
+
+The cost depends on the budget, not on the number of skills: a slider calls this on every move.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from satchel.catalogue import Budget
+from satchel.errors import InvalidInput
+from satchel.i18n import render, say
+from satchel.presentation.skill_index import count_untrusted
+from satchel.settings import SETTINGS
+from satchel.tools.framing import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from satchel.catalogue import Account
+    from satchel.library import Snapshot
+    from satchel.satchel import Satchel
+    from satchel.settings import Form
+
+MAX_NAMES_SHOWN = 200
+MIN_SLIDER_CHARS = 500
+MAX_SLIDER_CHARS = 40_000
+MAX_BUDGET_CHARS = 10_000_000
+FORMS: tuple[str, ...] = next(one.choices for one in SETTINGS if one.name == "form") or ()
+UNITS = ("characters", "tokens")
+MAX_REQUEST_CHARS = 4_000
+_TOKEN_CHARS = 4
+"""As `Budget` counts plain English."""
+PARTS = ("full", "shortened", "named", "unlisted", "withheld")
+
+
+class ListedName(NamedTuple):
+    """A skill in a list."""
+
+    name: str
+    ref: str
+
+
+class CataloguePart(NamedTuple):
+    """One of the five parts of the catalogue, in `PARTS`."""
+
+    key: str
+    title: str
+    about: str
+    size: int
+    names: tuple[ListedName, ...]
+    more: int
+    start: float
+    """Start of its segment of the bar, from 0 to 1,000."""
+    width: float
+
+
+class BudgetScale(NamedTuple):
+    """The budget slider."""
+
+    unit: str
+    least: int
+    most: int
+    step: int
+    value: int
+    setting: int
+
+
+class CatalogueShown(NamedTuple):
+    """The catalogue at one budget."""
+
+    scale: BudgetScale
+    form: str
+    text: str
+    size: int
+    summary: str
+    slices: tuple[CataloguePart, ...]
+    total: int
+    over: bool
+    """Not even the introduction fits the budget."""
+    line: str
+    """The line for `satchel.toml` that sets this budget."""
+    same: bool
+    """It is the configured budget."""
+    pinned: tuple[str, ...]
+    """Pinned names that no skill has."""
+    waiting: int = 0
+    """Untrusted skills, which are not counted."""
+
+
+class ShortlistShown(NamedTuple):
+    """The shortlist for one request."""
+
+    goal: str
+    text: str
+    names: tuple[ListedName, ...]
+    explored: str
+    """The skill listed because it was never used."""
+    words: str
+    """Why the list is empty, or which skills did not fit."""
+    notes: tuple[str, ...]
+
+
+def read_amount(text: str) -> int | None:
+    """Parse a budget; None when the text is empty.
+
+    Raises:
+        InvalidInput: it is not a whole number, or negative.
+    """
+    plain = text.strip().replace(",", "").replace("_", "")
+    if not plain:
+        return None
+    if not (plain.isascii() and plain.isdigit()):
+        raise InvalidInput(
+            say(
+                "A budget is a whole number and not below zero, and `{text}` is none",
+                text=printable(text),
+            ),
+            say("Write 12000"),
+        )
+    return int(plain)
+
+
+def show_catalogue(
+    satchel: Satchel, *, amount: int | None = None, unit: str = "characters", form: str = ""
+) -> CatalogueShown:
+    """Return the catalogue at a budget. Nothing is recorded as offered.
+
+    Args:
+        satchel: The project's skills.
+        amount: The budget; None for the configured one.
+        unit: `characters` or `tokens`.
+        form: The format; empty for the configured one.
+
+    Raises:
+        InvalidInput: the budget, the unit or the form is invalid.
+    """
+    if unit not in UNITS:
+        raise InvalidInput(
+            say("A budget is counted in characters or tokens"), say("Take one of them")
+        )
+    chosen = form or satchel.settings.form
+    _check_form(chosen)
+    scale = _scale(satchel.settings.budget, amount, unit)
+    budget = Budget(scale.value, "tokens") if unit == "tokens" else scale.value
+    # The cached snapshot: scanning the disk on every move would make the slider stick.
+    look = satchel.library.snapshot()
+    made = satchel.preview(budget, cast("Form", chosen), snapshot=look)
+    account = made.account
+    listed = len(account.full) + len(account.shortened) + len(account.named)
+    return CatalogueShown(
+        scale,
+        chosen,
+        made.text,
+        len(made.text),
+        account.summary(),
+        tuple(_slices(account, look)),
+        account.total,
+        account.total > len(account.withheld) and not listed,
+        _line(scale, len(made.text)),
+        unit == "characters" and scale.value == scale.setting,
+        tuple(printable(name) for name in account.unknown_pins),
+        count_untrusted(satchel, look),
+    )
+
+
+def _check_form(form: str) -> None:
+    if form not in FORMS:
+        raise InvalidInput(
+            say("There is no form `{form}`", form=printable(form[:40])),
+            say("Use one of {names}", names=", ".join(f"`{name}`" for name in FORMS)),
+        )
+
+
+def _scale(setting: int, amount: int | None, unit: str) -> BudgetScale:
+    ratio = _TOKEN_CHARS if unit == "tokens" else 1
+    value = setting // ratio if amount is None else amount
+    if not 0 <= value <= MAX_BUDGET_CHARS:
+        raise InvalidInput(
+            say("A budget lies between 0 and {most}", most=MAX_BUDGET_CHARS),
+            say("Take another one"),
+        )
+    most = max(MAX_SLIDER_CHARS, setting * 4) // ratio
+    return BudgetScale(unit, MIN_SLIDER_CHARS // ratio, most, 100 // ratio, value, setting)
+
+
+def _line(scale: BudgetScale, size: int) -> str:
+    """The setting counts characters; a budget in tokens is converted to the size of its text."""
+    amount = scale.value if scale.unit == "characters" else max(scale.value * _TOKEN_CHARS, size)
+    return f"budget = {amount}"
+
+
+def _slices(account: Account, look: Snapshot) -> Iterator[CataloguePart]:
+    names: dict[str, Iterable[str]] = {
+        "full": account.full,
+        "shortened": account.shortened,
+        "named": account.named,
+        "withheld": account.withheld,
+    }
+    counts = {key: len(cast("tuple[str, ...]", value)) for key, value in names.items()}
+    counts["unlisted"] = account.unlisted
+    listed = frozenset((*account.full, *account.shortened, *account.named))
+    names["unlisted"] = _left_out(look, listed) if account.unlisted else ()
+    start = 0.0
+    for key in PARTS:
+        count = counts[key]
+        width = round(1_000 * count / account.total, 2) if account.total else 0.0
+        title, about = _words(key)
+        shown = tuple(_named(name, look) for name in islice(names[key], MAX_NAMES_SHOWN))
+        yield CataloguePart(
+            key, title, about, count, shown, count - len(shown), round(start, 2), width
+        )
+        start += width
+
+
+def _left_out(look: Snapshot, listed: frozenset[str]) -> Iterator[str]:
+    for skill in look.for_model:
+        if skill.head.name not in listed:
+            yield skill.head.name
+
+
+def _named(name: str, look: Snapshot) -> ListedName:
+    skill = look.get(name)
+    return ListedName(printable(name), skill.ref if skill is not None else "")
+
+
+def _words(key: str) -> tuple[str, str]:
+    return {
+        "full": (say("In full"), say("with their whole description")),
+        "shortened": (say("Shortened"), say("with the first part of their description")),
+        "named": (say("By name"), say("there is room for their names only")),
+        "unlisted": (say("Left out"), say("counted; the model finds them by a search")),
+        "withheld": (say("Withheld"), say("their authors keep them from models")),
+    }[key]
+
+
+def show_shortlist(satchel: Satchel, goal: str, form: str = "") -> ShortlistShown:
+    """Return the block that would follow one request. Nothing is recorded.
+
+    Raises:
+        InvalidInput: the request is too long, or there is no such form.
+    """
+    if len(goal) > MAX_REQUEST_CHARS:
+        raise InvalidInput(
+            say("The request has more than {most} characters", most=MAX_REQUEST_CHARS),
+            say("Write less"),
+        )
+    if form:
+        _check_form(form)
+    made = satchel.shortlist(goal, cast("Form | None", form or None), record=False)
+    look = satchel.library.snapshot()
+    notes = made.answer.notes if made.answer is not None else ()
+    return ShortlistShown(
+        printable(goal),
+        made.text,
+        tuple(_named(name, look) for name in made.listed),
+        printable(made.explored),
+        printable(render(made.reason)) if made.reason else "",
+        tuple(printable(render(note)) for note in notes if note not in made.reason),
+    )

@@ -1,0 +1,332 @@
+"""Records of a skill that is being written: problems, and its catalogue entry and loaded text."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel._fs import read_plain
+from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.i18n import say
+from satchel.presentation.findings import MARKS, TONES
+from satchel.presentation.skills import scope_place, scope_words
+from satchel.presentation.wording import counted
+from satchel.skill.document import MANIFEST
+from satchel.skill.metadata import NAME, id_of
+from satchel.skill.model import Skill
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.errors import SatchelError
+    from satchel.satchel import Satchel
+    from satchel.store.store import Store
+
+# --- line ends ----------------------------------------------------------------------------
+# A browser sends every line end as CRLF. Each unchanged line keeps the line end of the file, so
+# that a save changes nothing else.
+
+_END = re.compile(rb"(\r\n|\r|\n)")
+_MAX_COMPARED_LINES = 2_000
+"""The comparison is quadratic at worst; beyond this, changed lines get the usual line end."""
+
+
+def with_line_ends(text: bytes, before: bytes) -> bytes:
+    """Return a text with the line ends of its previous version.
+
+    Args:
+        text: The new text, with any line ends.
+        before: The previous content of the file.
+    """
+    new = _END.split(text)[::2]
+    parts = _END.split(before)
+    old, ends = parts[::2], parts[1::2]
+    kinds = set(ends)
+    usual = max((b"\n", b"\r\n", b"\r"), key=ends.count)
+    if len(kinds) <= 1:
+        return usual.join(new)
+    found = [usual] * len(new)
+    for one, other in _pairs(old, new):
+        if one < len(ends):  # the last line has none
+            found[other] = ends[one]
+    found[-1] = b""
+    for at in range(len(new) - 2, -1, -1):
+        if found[at] == b"\r" and not new[at + 1] and found[at + 1][:1] == b"\n":
+            found[at] = b"\n"  # the two would become one CRLF
+    return b"".join(line + end for line, end in zip(new, found, strict=True))
+
+
+def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Indices of matching lines in the old and the new text."""
+    shorter = min(len(old), len(new))
+    start = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    room = shorter - start
+    end = next((at for at in range(room) if old[-1 - at] != new[-1 - at]), room)
+    pairs = [(at, at) for at in range(start)]
+    pairs += [(len(old) - 1 - at, len(new) - 1 - at) for at in range(end)]
+    was, now = old[start : len(old) - end], new[start : len(new) - end]
+    if max(len(was), len(now)) > _MAX_COMPARED_LINES:
+        return pairs
+    from difflib import SequenceMatcher
+
+    for _, i, i_end, j, j_end in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+        # Replaced lines keep their line ends as far as there are as many of them.
+        pairs += [(start + i + at, start + j + at) for at in range(min(i_end - i, j_end - j))]
+    return pairs
+
+
+MAX_EDIT_BYTES = 1 << 20
+MAX_PREVIEW_CHARS = 20_000
+MAX_DESCRIPTION_CHARS = 1_024
+
+
+class Remark(NamedTuple):
+    """One problem of a draft."""
+
+    tone: str
+    mark: str
+    severity: str
+    line: int
+    """0 for the whole file."""
+    message: str
+    fix: str
+
+
+class NewShown(NamedTuple):
+    """A new skill while its form is filled in."""
+
+    id: str
+    taken: str
+    """The folder of an existing skill with that id; empty when there is none."""
+    length: int
+    most: int
+    remarks: tuple[Remark, ...]
+    good: bool
+    """The description is not empty and has no problems."""
+    asks: bool
+    """The name yields no id, so the author must give one."""
+    own: str
+
+
+class EditedFile(NamedTuple):
+    """A skill's file, opened for editing."""
+
+    text: str
+    digest: str
+    """Of the file on disk: a save must not overwrite any other content."""
+    file: str
+    path: str
+    place: str
+    locked: bool
+    """It is in the lockfile: an edit makes it modified."""
+
+
+class DraftCheck(NamedTuple):
+    """The problems of a draft and what a model would see of it."""
+
+    remarks: tuple[Remark, ...]
+    verdict: str
+    tone: str
+    entry: str
+    entry_words: str
+    frame: str
+    """The text a model gets when it loads the skill."""
+    frame_more: int
+
+
+def show_new(store: Store | None, name: str, description: str, own: str = "") -> NewShown:
+    """Return the id of a new skill and the problems of its description.
+
+    Args:
+        store: Its target; None when no store can be opened.
+        name: The name given by the author.
+        description: The description given by the author.
+        own: The id given by the author.
+    """
+    from satchel.authoring.check_skill import check_description
+
+    asks, own = bool(name.strip()) and not id_of(name), own.strip()
+    skill_id = id_of(name) if not asks else own if NAME.fullmatch(own) else ""
+    taken = ""
+    if store is not None and skill_id and os.path.lexists(store.scope.target(skill_id)):
+        taken = f"{scope_place(store)}/{skill_id}"
+    text = " ".join(description.split())
+    remarks: tuple[Remark, ...] = ()
+    if text:
+        remarks = tuple(
+            _remark(one.severity, 0, one.message, one.fix) for one in check_description(text)
+        )
+    good = bool(text) and not remarks
+    return NewShown(skill_id, taken, len(text), MAX_DESCRIPTION_CHARS, remarks, good, asks, own)
+
+
+def id_for(name: str, own: str) -> str:
+    """Return the author's id when the name yields none, else an empty text.
+
+    Raises:
+        InvalidInput: an id is needed and not given.
+    """
+    if not name.strip() or id_of(name):
+        return ""
+    if not own.strip():
+        raise InvalidInput(
+            say("No id can be made of `{name}`", name=name.strip()),
+            say("Give it an id of its own: a-z, 0-9 and hyphens"),
+        )
+    return own.strip()
+
+
+def existing_ids(store: Store, ids: Sequence[str]) -> frozenset[str]:
+    """Return those ids whose folder exists already."""
+    return frozenset(one for one in ids if os.path.lexists(store.scope.target(one)))
+
+
+def open_draft(store: Store, skill: Skill) -> EditedFile:
+    """Return a skill's own file for editing.
+
+    Raises:
+        Refused: its folder is a link, or the file is too large or not UTF-8.
+        NotFound: the file does not exist.
+    """
+    if os.path.islink(store.scope.target(skill.head.id)):
+        raise Refused(
+            say("`{path}` is a link", path=f"{scope_place(store)}/{skill.head.id}"),
+            say("Edit the file that it leads to"),
+        )
+    data = read_file(skill)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise Refused(
+            say("`{path}` is not UTF-8, so a page cannot show it", path=skill.head.file),
+            say("Edit it in another program"),
+        ) from exc
+    locked = skill.head.id in store.lock()
+    path = f"{scope_place(store)}/{skill.head.id}/{skill.head.file}"
+    place = scope_words(store.scope.name)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return EditedFile(lines, digest_of(data), skill.head.file, path, place, locked)
+
+
+def read_file(skill: Skill) -> bytes:
+    """Read the file from disk.
+
+    Raises:
+        Refused: it cannot be read, or is too large to be edited.
+        NotFound: the file does not exist.
+    """
+    try:
+        return read_plain(skill.path, MAX_EDIT_BYTES)
+    except FileNotFoundError as exc:
+        raise NotFound(
+            say("`{name}` is gone", name=skill.name), say("Go back to the list of skills")
+        ) from exc
+    except OSError as exc:
+        raise Refused(
+            say("`{path}` cannot be edited here: {reason}",
+                path=skill.head.file, reason=exc.strerror or exc),
+            say("Edit it in another program"),
+        ) from exc  # fmt: skip
+
+
+def digest_of(data: bytes) -> str:
+    """Return the digest that a form carries to detect concurrent changes."""
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
+def encode_text(text: str, before: bytes) -> bytes:
+    """Encode the text of a form with the line ends and the byte order mark of the file.
+
+    Raises:
+        InvalidInput: it is too large.
+    """
+    mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
+    data = mark + with_line_ends(text.encode("utf-8", "replace"), before.removeprefix(mark))
+    if len(data) > MAX_EDIT_BYTES:
+        raise InvalidInput(
+            say("The text is larger than {size} KiB", size=MAX_EDIT_BYTES >> 10),
+            say("Move detail into files under `references/`"),
+        )
+    return data
+
+
+def check_draft(satchel: Satchel, skill: Skill, text: str) -> DraftCheck:
+    """Check a draft, and show what a model would see."""
+    from satchel.authoring.check_skill import check_skill_md
+    from satchel.skill.validate import validate_draft
+
+    data = text.replace("\r\n", "\n").encode("utf-8", "replace")
+    folder, file = skill.base_dir, skill.head.file
+    document, problems = validate_draft(data, folder, file)
+    if file == MANIFEST:
+        remarks = [_remark(one.severity, one.line, one.message, one.fix) for one in problems]
+    else:
+        report = check_skill_md(folder, data=data).report(skill.id, folder)
+        remarks = [
+            _remark(one.severity, one.line, one.message, one.fix)
+            for one in report.verdicts
+            if one.state == "fail"
+        ]
+    remarks.sort(key=lambda one: (_ORDER.index(one.tone), one.line))
+    verdict, tone = _verdict(remarks)
+    if document.head is None:
+        words = say("A model would not see it: the file is not a skill")
+        return DraftCheck(tuple(remarks), verdict, tone, "", words, "", 0)
+    entry, entry_words, frame = _model_view(
+        satchel, Skill(document.head, skill.origin), document.body
+    )
+    return DraftCheck(
+        tuple(remarks),
+        verdict,
+        tone,
+        entry,
+        entry_words,
+        frame[:MAX_PREVIEW_CHARS],
+        max(0, len(frame) - MAX_PREVIEW_CHARS),
+    )
+
+
+def _model_view(satchel: Satchel, skill: Skill, body: str) -> tuple[str, str, str]:
+    """Catalogue entry, how it is listed, and the text that is loaded."""
+    from satchel.catalogue.catalogue import entry_of
+    from satchel.tools.skill_tool import preview
+
+    settings = satchel.settings
+    if not skill.for_model:
+        words = say("Only people can load it: `disable-model-invocation` is set")
+        return "", words, preview(skill, body)
+    entry, how = entry_of(skill, budget=settings.budget, form=settings.form)
+    words = {
+        "full": say(
+            "In full, if there is room for it: {count} characters", count=f"{len(entry):,}"
+        ),
+        "shortened": say("Shortened: its description is too long for the budget"),
+        "named": say("By its name alone: the budget is too small for its description"),
+    }.get(how, say("Not listed: the budget is too small"))
+    return entry, words, "" if skill.is_tool else preview(skill, body)
+
+
+_ORDER = ("bad", "warn", "info")
+
+
+def _remark(severity: str, line: int, message: str, fix: str) -> Remark:
+    tone = TONES[severity]
+    return Remark(tone, MARKS[tone], say(severity), line, message, fix)
+
+
+def _verdict(remarks: Sequence[Remark]) -> tuple[str, str]:
+    errors = sum(one.tone == "bad" for one in remarks)
+    warnings = sum(one.tone == "warn" for one in remarks)
+    if errors:
+        return counted(errors, 0, 0), "bad"
+    if warnings:
+        return counted(0, warnings, 0), "warn"
+    return say("Nothing to object to"), "good"
+
+
+def remark_of(exc: SatchelError) -> Remark:
+    """Convert an error into a problem shown beside a form, so that the typed text is kept."""
+    return Remark("bad", MARKS["bad"], say("error"), 0, exc.message, exc.hint)

@@ -1,0 +1,306 @@
+"""An index of all skills with their order and states, built once per snapshot.
+
+A page then costs as much as its rows: counts are kept, rows are sliced, and names are searched in
+one joined text.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import Counter
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from satchel.errors import Blocked, SatchelError
+from satchel.library.snapshot import BrokenSkill, find_broken
+from satchel.skill.model import Skill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from satchel.catalogue import Account
+    from satchel.library import Location, Snapshot
+    from satchel.library.tool_scanner import ToolSnapshot
+    from satchel.satchel import Satchel
+
+    Item = Skill | BrokenSkill
+
+STATES = (
+    "full", "shortened", "named", "unlisted", "withheld", "tools", "untrusted", "unpinned",
+    "blocked", "broken", "shadowed", "excluded",
+)  # fmt: skip
+SOURCES = ("user", "project", "system", "global", "extra", "server", "builtin")
+OFFERED = frozenset(("full", "shortened", "named", "unlisted", "withheld"))
+_MAX_CHECKED_SKILLS = 200
+"""Up to this many offered skills, every request checks each of them, which takes a survey of its
+folder and a scan of new content. In a larger library only the skills of the page are checked."""
+_MAX_REFRESHED_SKILLS = 1_000
+"""A library of this size is refreshed in a few milliseconds."""
+_MAX_NAME_PROBES = 4_000
+_MAX_DESCRIPTION_RESULTS = 50
+"""Results from the descriptions of skills that are in no search index."""
+_MAX_DESCRIPTION_CHARS = 2_000
+
+
+class _IndexInputs(NamedTuple):
+    """The index is rebuilt when one of these changes."""
+
+    snapshot: Snapshot
+    tools: ToolSnapshot
+    account: Account
+
+
+class SkillIndex:
+    """All skills and broken files in list order, each with its state."""
+
+    def __init__(self, seen: _IndexInputs, locations: Iterable[Location], *, locked: bool) -> None:
+        self.seen = seen
+        self._locked = locked
+        self.modified: set[str] = set()
+        """Refs of installed skills that were edited, as far as they were checked."""
+        snapshot, tools, account = seen
+        self._listing = {
+            **dict.fromkeys(account.withheld, "withheld"),
+            **dict.fromkeys(account.named, "named"),
+            **dict.fromkeys(account.shortened, "shortened"),
+            **dict.fromkeys(account.full, "full"),
+        }
+        broken = find_broken((*snapshot.problems, *tools.problems), locations)
+        self.broken = {item.problem.path: item for item in broken}
+        mine, rest, behind = _in_order(snapshot, tools)
+        self.items: list[Item] = [*mine, *rest, *broken]
+        get = self._listing.get
+        self.states: list[str] = [
+            get(item.head.name, "unlisted")
+            if isinstance(item, Skill) and item.state == "active" and item.head.file[0] == "S"
+            else self.state_of(item)
+            for item in self.items
+        ]
+        self._sources = [item.source for item in self.items]
+        self.counts = Counter(zip(self._sources, self.states, strict=True))
+        self.behind = behind
+        """Name of an offered skill -> skills that it shadows."""
+        self._picked: dict[tuple[str, str], Sequence[int]] = {}
+        self._names: _Joined | None = None
+        self._others: tuple[list[int], _Joined] | None = None
+        self._lock = threading.Lock()
+
+    def state_of(self, item: Item) -> str:
+        """The state at the last check; `check_one` also runs the scan."""
+        if isinstance(item, BrokenSkill):
+            return "broken"
+        if item.state == "untrusted":
+            return "unpinned" if self._locked else "untrusted"
+        if item.state != "active":
+            return item.state
+        if item.is_tool:
+            return "tools"
+        return self._listing.get(item.name, "unlisted")
+
+    def matches(self, at: int, source: str, state: str) -> bool:
+        """Whether an item has a source and a state; empty means any."""
+        return source in ("", self._sources[at]) and state in ("", self.states[at])
+
+    def select(self, source: str, state: str) -> Sequence[int]:
+        """Return the indices of items with a source and a state; empty means any."""
+        if not source and not state:
+            return range(len(self.items))
+        with self._lock:
+            found = self._picked.get((source, state))
+            if found is None:
+                pairs = enumerate(zip(self._sources, self.states, strict=True))
+                found = self._picked[source, state] = [
+                    at
+                    for at, (here, now) in pairs
+                    if (not source or here == source) and (not state or now == state)
+                ]
+            return found
+
+    def check_one(self, satchel: Satchel, skill: Skill) -> str:
+        """Check the folder of a skill and return its state; edited ones go to `modified`."""
+        state, seals = self.state_of(skill), satchel.library.seals
+        if skill.state != "active" or skill.origin.remote:
+            return state  # a list fetches nothing from a server
+        try:
+            if not skill.is_tool:  # its tools are checked before they are offered
+                seals.check(skill, clean=False)
+            edited = bool(seals.modified(skill))
+        except Blocked:
+            return "blocked"
+        except SatchelError:
+            return state  # a broken lockfile is among the problems
+        (self.modified.add if edited else self.modified.discard)(skill.ref)
+        return state
+
+    def check(self, satchel: Satchel, places: Iterable[int]) -> None:
+        """Check the folders of some skills, and correct their states."""
+        for at in places:
+            item = self.items[at]
+            if not isinstance(item, Skill):
+                continue
+            state = self.check_one(satchel, item)
+            if state != self.states[at]:
+                with self._lock:
+                    self.counts[item.source, self.states[at]] -= 1
+                    self.counts[item.source, state] += 1
+                    self.states[at] = state
+                    self._picked.clear()
+
+    def check_all(self, satchel: Satchel) -> None:
+        """Check all skills of a small library."""
+        if len(self.seen.snapshot.skills) <= _MAX_CHECKED_SKILLS:
+            self.check(satchel, range(len(self.items)))
+
+    def find_named(
+        self, words: Sequence[str], wanted: Callable[[int], bool], most: int
+    ) -> list[int]:
+        """Return the indices of items whose name or id contains all words.
+
+        Args:
+            words: In lower case, without blanks.
+            wanted: Whether an index counts.
+            most: The maximum number of results.
+        """
+        if self._names is None:
+            self._names = _joined([_name_of(item) for item in self.items])
+        return _search_joined(self._names, words, wanted, most)
+
+    def find_described(
+        self, words: Sequence[str], wanted: Callable[[int], bool], most: int
+    ) -> list[int]:
+        """Search names and descriptions of skills that are in no search index.
+
+        These are shadowed, untrusted and broken skills, and those with tools only.
+        """
+        if self._others is None:
+            places = [
+                at
+                for at, item in enumerate(self.items)
+                if not isinstance(item, Skill) or item.is_tool or item.state != "active"
+            ]
+            texts = [_name_of(self.items[at]) + _about(self.items[at]) for at in places]
+            self._others = places, _joined(texts)
+        places, kept = self._others
+        found = _search_joined(
+            kept, words, lambda at: wanted(places[at]), min(most, _MAX_DESCRIPTION_RESULTS)
+        )
+        return [places[at] for at in found]
+
+
+_Joined = tuple[str, list[int]]
+"""A joined text and the start of each part."""
+
+
+def _joined(texts: Sequence[str]) -> _Joined:
+    return "".join(texts), [0, *accumulate(map(len, texts))]
+
+
+def _search_joined(
+    kept: _Joined, words: Sequence[str], wanted: Callable[[int], bool], most: int
+) -> list[int]:
+    """The parts that contain all words."""
+    text, starts = kept
+    first = max(words, key=len, default="")
+    found: list[int] = []
+    place = text.find(first) if first else -1
+    looks = 0
+    while place >= 0 and len(found) < most and looks < _MAX_NAME_PROBES:
+        looks += 1
+        at = bisect_right(starts, place) - 1
+        end = starts[at + 1]
+        if wanted(at) and all(text.find(word, starts[at], end) >= 0 for word in words):
+            found.append(at)
+        place = text.find(first, end)
+    return found
+
+
+_indexes: WeakKeyDictionary[Satchel, SkillIndex] = WeakKeyDictionary()
+_build_lock = threading.Lock()
+
+
+_untrusted_counts: WeakKeyDictionary[Snapshot, int] = WeakKeyDictionary()
+
+
+def count_untrusted(satchel: Satchel, look: Snapshot) -> int:
+    """Return the number of untrusted skills; counted once per snapshot."""
+    if satchel.settings.trust == "locked" and not satchel.settings.asks:
+        return 0
+    count = _untrusted_counts.get(look)
+    if count is None:
+        count = _untrusted_counts[look] = sum(skill.state == "untrusted" for skill in look.hidden)
+    return count
+
+
+def refresh_if_small(satchel: Satchel) -> bool:
+    """Refresh a small library at once; False for a large one.
+
+    A large library is refreshed in the background by `LiveEvents`.
+    """
+    library = satchel.library
+    look = library.snapshot()
+    if len(look.skills) + len(look.hidden) > _MAX_REFRESHED_SKILLS:
+        return False
+    library.invalidate()  # a watcher reports with a delay
+    library.refresh()
+    return True
+
+
+def index_of(satchel: Satchel) -> SkillIndex:
+    """Return the index of a library; the same object until something changes."""
+    library = satchel.library
+    fresh = refresh_if_small(satchel)
+    look = library.snapshot()
+    seen = _IndexInputs(look, library.tools(refresh=fresh), satchel.preview(snapshot=look).account)
+    kept = _indexes.get(satchel)
+    if kept is None or any(one is not other for one, other in zip(kept.seen, seen, strict=True)):
+        with _build_lock:  # concurrent requests build it once
+            kept = _indexes.get(satchel)
+            if kept is None or any(a is not b for a, b in zip(kept.seen, seen, strict=True)):
+                locked = satchel.settings.trust == "locked" and not satchel.settings.asks
+                kept = _indexes[satchel] = SkillIndex(seen, library.locations, locked=locked)
+    return kept
+
+
+def _in_order(
+    snapshot: Snapshot, tools: ToolSnapshot
+) -> tuple[list[Skill], list[Skill], dict[str, list[Skill]]]:
+    """Offered skills with those they shadow; skills not offered; shadowed skills by name.
+
+    Built-in skills come last of the offered ones.
+    """
+    only = [one.skill for one in tools.only()]
+    hidden = [*snapshot.hidden, *(skill for skill in only if skill.state != "active")]
+    mine: list[Skill] = list(snapshot.skills)
+    active = [skill for skill in only if skill.state == "active"]
+    if active:
+        at = next((at for at, skill in enumerate(mine) if skill.source == "builtin"), len(mine))
+        mine[at:at] = active
+    behind: dict[str, list[Skill]] = {}
+    rest: list[Skill] = []
+    for skill in hidden:
+        if skill.state == "shadowed" and snapshot.get(skill.name) is not None:
+            behind.setdefault(skill.name, []).append(skill)
+        else:
+            rest.append(skill)
+    if behind:
+        ordered: list[Skill] = []
+        for skill in mine:
+            ordered.append(skill)
+            if skill.head.name in behind:
+                ordered += behind[skill.head.name]
+        mine = ordered
+    return mine, rest, behind
+
+
+def _about(item: Item) -> str:
+    text = item.description if isinstance(item, Skill) else item.problem.message
+    return f"{text[:_MAX_DESCRIPTION_CHARS]}\n".lower()
+
+
+def _name_of(item: Item) -> str:
+    name = item.name
+    if isinstance(item, Skill) and item.head.id != name:
+        return f"{name}\n{item.head.id}\n".lower()
+    return f"{name}\n".lower()

@@ -1,0 +1,266 @@
+"""Builds the library of a project, logs its notices, adds the first skill and reviews the folder.
+
+Skills that are not offered are logged to `satchel`: one warning per kind, when the library is
+first read and again when the names change. The commands print the same themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from satchel.errors import NotFound, Refused, SatchelError
+from satchel.i18n import Message, listed, render, say
+from satchel.library import (
+    Filter,
+    Library,
+    LocationCache,
+    TrustStore,
+    WalkLimits,
+    default_locations,
+)
+from satchel.library.fingerprint import ScanCache
+from satchel.library.locations import user_folder
+from satchel.library.snapshot import find_broken
+from satchel.settings import SERVER, similar_setting
+from satchel.skill.problems import Problem
+from satchel.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from satchel.library import Snapshot
+    from satchel.library.locations import Location
+    from satchel.settings import Settings
+    from satchel.skill.model import Skill
+    from satchel.store.store import Store
+
+
+def library_for(settings: Settings) -> Library:
+    """Create the library of a project; ignored settings are among its problems.
+
+    Raises:
+        NotFound: the project's folder does not exist.
+    """
+    if not os.path.isdir(settings.project):
+        raise NotFound(
+            say("There is no folder `{path}`", path=settings.project),
+            say("Create it, or give a folder that exists"),
+        )
+    state, cache = settings.paths.state, settings.paths.cache
+    where = state or None if settings.trace == "file" else None
+    trace = Trace(where, settings.project, enabled=settings.trace != "off")
+    served, wrong = _server_locations(settings)
+    library = Library(
+        [*default_locations(settings), *served],
+        bounds=WalkLimits(settings.max_depth, settings.max_folders),
+        wanted=Filter(settings.include, settings.exclude, settings.tags),
+        trust=TrustStore(
+            os.path.join(state, "trust.json") if state else None, locked=settings.trust == "locked"
+        ),
+        scans=ScanCache(cache, _allowlist(settings)),
+        index=LocationCache(cache) if settings.use_index and cache else None,
+        trace=trace,
+        problems=[*setting_problems(settings), *wrong],
+    )
+    if settings.create_missing:
+        os.makedirs(user_folder(settings), exist_ok=True)
+    return library
+
+
+def _allowlist(settings: Settings) -> str:
+    path = os.path.join(os.path.dirname(settings.paths.config), "satchel-scan.toml")
+    return path if settings.paths.config and os.path.isfile(path) else ""
+
+
+def _server_locations(settings: Settings) -> tuple[list[Location], list[Problem]]:
+    """The configured servers; without any, `satchel.library.remote` is not imported."""
+    if not settings.servers and not any(one.startswith(SERVER) for one in settings.locations):
+        return [], []
+    from satchel.library.remote import served_locations
+
+    return served_locations(settings)
+
+
+def setting_problems(settings: Settings) -> list[Problem]:
+    """Settings of files that were ignored or refused."""
+    found: list[Problem] = []
+    for code, file, value in settings.remarks:
+        near = similar_setting(value) if code == "setting-unknown" else ""
+        values = {"name": value, "reason": value, "near": near}
+        found.append(Problem("setting-near" if near else code, file, values=values))
+    return found
+
+
+MAX_SKILLS_COMPARED = 500
+"""Larger libraries are not compared with their lockfiles at start-up."""
+_MAX_NAMES_LOGGED = 5
+
+
+class Notices:
+    """Logs skills of one library that are not offered; each set of names once."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._logged: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Log what changed since the last snapshot."""
+        found: dict[str, list[str]] = {}
+        for skill in snapshot.hidden:  # by state: another state needs a sentence in `_sentence`
+            name = f"{skill.name} ({skill.winner})" if skill.state == "shadowed" else skill.name
+            unpinned = skill.state == "untrusted" and self._library.is_unpinned(skill)
+            found.setdefault("unpinned" if unpinned else skill.state, []).append(name)
+        if line := self._library.untrusted_notice():
+            found["untrusted"] = [render(line)]
+        if len(snapshot.skills) <= MAX_SKILLS_COMPARED:
+            found["modified"] = [skill.name for skill in self._library.modified(snapshot.skills)]
+        broken = find_broken(snapshot.problems, self._library.locations)
+        found["broken"] = [one.problem.path for one in broken]
+        found["settings"] = [
+            f"{one.path}: {one.message}"
+            for one in snapshot.problems
+            if one.code.startswith("setting-")
+        ]
+        found["unmatched"] = self._library.unmatched()
+        for kind, names in found.items():
+            if self._logged.get(kind, ()) != tuple(names):
+                self._logged[kind] = tuple(names)
+                _warn(kind, names)
+
+
+def warn_unmatched(library: Library, patterns: Sequence[str]) -> None:
+    """Log the patterns of an `include` that match no skill."""
+    _warn("unmatched", library.unmatched(patterns) if patterns else ())
+
+
+def _warn(kind: str, names: Sequence[str]) -> None:
+    sentence = _sentence(kind, _some(names)) if names else ""
+    if sentence:
+        import logging
+
+        logging.getLogger("satchel").warning("%s", sentence)
+
+
+def _sentence(kind: str, names: str) -> str:
+    """The warning of a kind; empty for kinds that were requested, such as `excluded`."""
+    return {
+        "untrusted": names,
+        "unpinned": say("Skills not offered, since no lockfile pins them: {names}", names=names),
+        "blocked": say("Skills not offered, since the scan blocks them: {names}", names=names),
+        "modified": say("Skills modified since they were installed: {names}", names=names),
+        "shadowed": say("Skills hidden by others of the same name: {names}", names=names),
+        "broken": say("Files that cannot be used as skills: {names}", names=names),
+        "settings": say("Settings ignored: {names}", names=names),
+        "unmatched": say("No skill matches these patterns of `include`: {names}", names=names),
+    }.get(kind, "")
+
+
+def _some(names: Iterable[str]) -> str:
+    every = list(names)
+    if len(every) <= _MAX_NAMES_LOGGED:
+        return listed(every)
+    shown = listed(every[:_MAX_NAMES_LOGGED])
+    return say("{names} and {count} more", names=shown, count=len(every) - _MAX_NAMES_LOGGED)
+
+
+EXAMPLE_SKILL = "hello-skill"
+"""Default name of the skill that `init` adds."""
+_FIRST_DESCRIPTION = "Greets somebody by name. Use when the user asks for a greeting or a welcome."
+_FIRST_BODY = (
+    "Write one friendly sentence that greets: $ARGUMENTS\n\nIf no name was given, ask for one."
+)
+
+
+def add_first_skill(store: Store, name: str) -> str:
+    """Add a skill of that name; returns the path of its SKILL.md.
+
+    Raises:
+        InvalidInput: the name cannot be a skill's name, or the skill exists.
+    """
+    texts = (_FIRST_DESCRIPTION, _FIRST_BODY) if name == EXAMPLE_SKILL else ()
+    with store.plan_add(name, *texts, skill_id=name) as plan:
+        store.require_complete(plan)
+        store.apply(plan)
+    return os.path.join(store.scope.target(name), "SKILL.md")
+
+
+class FolderReview(NamedTuple):
+    """The untrusted skills of a project, for the decision to trust its folder."""
+
+    folder: str
+    skills: tuple[Skill, ...]
+    programs: tuple[Skill, ...] = ()
+    """Skills with programs."""
+    blocked: tuple[Skill, ...] = ()
+    """Skills that the scan blocks: not offered even when the folder is trusted."""
+    problems: tuple[Problem, ...] = ()
+    """Skills that cannot be scanned, and so are not used."""
+
+
+def find_skill(library: Library, skill: Skill | str) -> Skill:
+    """Return a skill by name, id or path; a `Skill` is returned as it is.
+
+    Raises:
+        NotFound: there is no such skill.
+    """
+    if isinstance(skill, str):
+        library.tools(refresh=True)
+        found = library.find(skill)
+        if not found:
+            raise NotFound(
+                Message("There is no skill `{name}`", name=skill),
+                Message("Run `satchel list --all` to see what there is"),
+            )
+        skill = found[0]
+    return skill
+
+
+def review_folder(
+    library: Library, settings: Settings, progress: Callable[[int, int], None] | None = None
+) -> FolderReview:
+    """Scan the skills of a project that are not trusted yet.
+
+    Args:
+        library: The skills.
+        settings: The project's settings.
+        progress: Called with the number of scanned skills and the total.
+    """
+    library.tools(refresh=True)
+    waiting = [skill for skill in library.untrusted_skills() if not skill.origin.remote]
+    programs: list[Skill] = []
+    blocked: list[Skill] = []
+    problems: list[Problem] = []
+    found: dict[str, str] = {}
+    for at, skill in enumerate(waiting):
+        if progress is not None:
+            progress(at, len(waiting))
+        try:
+            report = library.seals.scan(skill, found=found)
+        except SatchelError as exc:
+            values = {"name": skill.typed, "reason": exc.why}
+            problems.append(Problem("not-scannable", skill.path, values=values))
+            continue
+        if report.inventory.programs or library.tools().of(skill) is not None:
+            programs.append(skill)
+        if report.verdict == "blocked" and not library.seals.is_accepted(skill):
+            blocked.append(skill)
+    library.seals.record_verdicts(found)
+    if progress is not None:
+        progress(len(waiting), len(waiting))
+    return FolderReview(
+        settings.project, tuple(waiting), tuple(programs), tuple(blocked), tuple(problems)
+    )
+
+
+def refuse_locked(settings: Settings) -> None:
+    """Refuse to trust a folder when only locked skills are used.
+
+    Raises:
+        Refused: the setting `trust` is `locked`.
+    """
+    if settings.trust == "locked" and not settings.asks:
+        raise Refused(
+            Message("The setting `trust` is `locked`: only what a lockfile pins is offered"),
+            Message("Import a skill from its source, which locks it, or change the setting"),
+        )

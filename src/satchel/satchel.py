@@ -1,0 +1,622 @@
+"""`Satchel`: the library, catalogue, detector, sessions and store of one project in one object.
+
+satchel = Satchel.for_project(".")
+satchel.catalogue().text                               # the list for the prompt
+session = satchel.session()                            # one conversation
+session.call("Skill", {"name": "code-review"})         # a tool call of the model
+print(satchel.why("code-review"))                      # why it is offered or not
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from satchel.errors import AccessDenied, InvalidInput, Refused, SatchelError
+from satchel.i18n import Message
+from satchel.project import (
+    EXAMPLE_SKILL,
+    FolderReview,
+    Notices,
+    add_first_skill,
+    find_skill,
+    library_for,
+    refuse_locked,
+    review_folder,
+    warn_unmatched,
+)
+from satchel.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from satchel.catalogue import Budget, Catalogue
+    from satchel.detect import Detection, Detector, Match, RankExplanation
+    from satchel.detect.base import IndexReport
+    from satchel.detect.pipeline import SelectionPipeline
+    from satchel.explain import SkillReport
+    from satchel.explain_selection import SelectionExplanation
+    from satchel.library import Library, Snapshot
+    from satchel.security import Allowance, ScanReport
+    from satchel.session.permissions import Approve
+    from satchel.session.session import Session
+    from satchel.session.shortlist import Shortlist, Shortlister
+    from satchel.settings import Form, Settings
+    from satchel.skill.model import Skill
+    from satchel.skill.problems import Problem
+    from satchel.store.store import Store
+    from satchel.store.workdir import Scope
+    from satchel.tools.program_runner import ProgramRunner
+
+__all__ = ["EXAMPLE_SKILL", "FolderReview", "Satchel"]
+
+
+class Satchel:
+    """The skills of a project, and everything that is done with them."""
+
+    def __init__(
+        self,
+        library: Library,
+        settings: Settings,
+        *,
+        detector: Detector | None = None,
+        engine: ProgramRunner | None = None,
+        explicit: bool = True,
+    ) -> None:
+        """Compose parts made elsewhere; `for_project` makes them all.
+
+        Args:
+            library: The skills.
+            settings: The settings in force.
+            detector: Selects skills; the default detector when None.
+            engine: Runs the programs of tool skills.
+            explicit: Whether a mention of a skill in the request overrides a custom detector. The
+                built-in detectors handle mentions themselves.
+        """
+        self._engine = engine
+        self.library = library
+        self.settings = settings
+        self.trace = library.trace
+        self._given = detector
+        self._explicit = explicit
+        self._detector: SelectionPipeline | None = None
+        self.index_wait_s = 0.0
+        """Seconds that a selection may wait for an index that is being built."""
+        self.on_wait: Callable[[int, int], None] | None = None
+        """Called while a selection waits, with the number of indexed skills and the total."""
+        self._shortlister: Shortlister | None = None
+
+    @classmethod
+    def for_project(
+        cls,
+        path: str | os.PathLike[str] = ".",
+        *,
+        detector: Detector | None = None,
+        explicit: bool = True,
+        **settings: Any,
+    ) -> Satchel:
+        """Open the skills of a project.
+
+        Skills that are not offered (untrusted, hidden, broken) are reported once through the logger
+        `satchel`.
+
+        Args:
+            path: The project's folder itself; parent folders are not searched.
+            detector: Selects skills; the default detector when None.
+            explicit: Whether a mention of a skill in the request overrides that detector.
+            settings: Any setting by name (`budget=8_000`, `trust="all"`); overrides files and
+                environment.
+
+        Raises:
+            SettingsError: a setting cannot be used.
+            NotFound: there is no such folder.
+        """
+        chosen = load_settings(os.fspath(path), **settings)
+        library = library_for(chosen)
+        library.notify = Notices(library)
+        return cls(library, chosen, detector=detector, explicit=explicit)
+
+    def refresh(self) -> Snapshot:
+        """Scan the disk for changes; only changed files are read."""
+        return self.library.refresh()
+
+    def list_skills(self, *, hidden: bool = False) -> list[Skill]:
+        """The offered skills; with `hidden` also untrusted, blocked, shadowed and excluded ones."""
+        return self.library.list_skills(hidden=hidden)
+
+    def get_skill(self, name: str) -> Skill | None:
+        """An offered skill by name, id or path."""
+        return self.library.get_skill(name)
+
+    def load_content(self, name: str) -> str:
+        """A skill's body, read now.
+
+        Raises:
+            NotFound: there is no such skill.
+            SatchelError: it may not be used as it is: not trusted, blocked, not locked.
+        """
+        return self.library.load_content(name)
+
+    def get_skill_content(self, name: str) -> str | None:
+        """A skill's body, read now; None when no skill of that name is offered.
+
+        Raises:
+            SatchelError: it may not be used as it is.
+        """
+        return self.load_content(name) if self.get_skill(name) is not None else None
+
+    def get_descriptions(self) -> str:
+        """The text of `catalogue()`."""
+        return self.catalogue().text
+
+    def catalogue(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
+        """The list of skills for the prompt, and an account of what was truncated or left out."""
+        from satchel.tools.toolset import record_offer
+
+        catalogue = self.preview(budget, form)
+        record_offer(self.trace, catalogue)
+        return catalogue
+
+    def preview(
+        self,
+        budget: int | Budget | None = None,
+        form: Form | None = None,
+        *,
+        snapshot: Snapshot | None = None,
+    ) -> Catalogue:
+        """The same as `catalogue`, without recording in the trace that skills were offered.
+
+        Args:
+            budget: Maximum size; the setting `budget` when None.
+            form: Output format; the setting `form` when None.
+            snapshot: The snapshot to render; a current one when None.
+        """
+        from satchel.tools.toolset import cached_catalogue
+
+        if snapshot is None:
+            fresh = self.settings.refresh_on_call
+            snapshot = self.library.refresh() if fresh else self.library.snapshot()
+        return cached_catalogue(snapshot, self.settings, budget, form)
+
+    def fill(self, template: str) -> str:
+        """Replace `{{skills}}` in a template with the catalogue."""
+        from satchel.catalogue import fill_template, has_placeholder
+
+        return fill_template(template, self.catalogue()) if has_placeholder(template) else template
+
+    def tools(self) -> Session:
+        """The same as `session()`: the tools of a new conversation."""
+        return self.session()
+
+    def session(
+        self,
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        changes: Literal["tail", "rebuild"] | None = None,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> Session:
+        """Start a conversation: its prompt, its tools with their permissions, its loaded skills.
+
+        Args:
+            approve: A function, also an asynchronous one, that takes an `Ask` and returns True to
+                allow the call. True allows all; None refuses tools that write or use the network.
+            ask: Patterns of further tools that need approval (`Bash(*)`, `shop_*`).
+            changes: How a changed library is announced; the setting `changes` when None.
+            include: Only skills that match one of these patterns.
+            exclude: No skills that match one of these.
+            tools: Patterns of the tools that may be called; all of them when None.
+
+        Raises:
+            InvalidInput: `changes` or a pattern is not valid.
+        """
+        if changes not in (None, "tail", "rebuild"):
+            raise InvalidInput(
+                f"`changes` is `tail` or `rebuild`, not `{changes}`",
+                "Leave it out: the setting `changes` counts then",
+            )
+        settings = self.settings._replace(changes=changes) if changes else self.settings
+        warn_unmatched(self.library, include)
+        within = () if tools is None else (tools,)
+        return self._session(settings, [(include, exclude)], approve, ask, within)
+
+    def _session(
+        self,
+        settings: Settings,
+        filters: Iterable[Sequence[Sequence[str]]],
+        approve: Approve,
+        ask: Sequence[str],
+        within: Sequence[Sequence[str]],
+        stack: tuple[str, ...] = (),
+    ) -> Session:
+        from satchel.library.filtered import filter_library
+        from satchel.session.permissions import PermissionGate
+        from satchel.session.session import Session
+        from satchel.tools.permission_rules import as_patterns
+
+        library = self.library
+        for include, exclude in filters:
+            library = filter_library(library, as_patterns(include), as_patterns(exclude))
+        return Session(
+            library,
+            settings,
+            detector=lambda: self.detector,
+            engine=self.engine,
+            gate=PermissionGate(self.trace, approve, ask, within),
+            stack=stack,
+        )
+
+    def restore(
+        self,
+        state: Mapping[str, Any],
+        *,
+        approve: Approve = None,
+        ask: Sequence[str] = (),
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> Session:
+        """Restore a conversation from the state that `Session.dump` returned.
+
+        The limits in the state and those given here both apply. A skill that changed since it was
+        loaded no longer allows any tool, and the next `tail` asks the model to load it again.
+
+        Args:
+            state: The return value of `dump`, also after a round trip through JSON.
+            approve: As for `session`, like the rest: approvals are not part of the state.
+            ask: The same.
+            include: The same.
+            exclude: The same.
+            tools: The same.
+
+        Raises:
+            InvalidInput: `dump` did not return this state.
+        """
+        from satchel.session.loaded_skills import state_limits
+
+        limits = state_limits(state)
+        filters = ((include, exclude), *limits.filters)
+        within = limits.within if tools is None else [*limits.within, tools]
+        ask = [*ask, *limits.ask]
+        settings = self.settings._replace(changes=limits.changes)
+        session = self._session(settings, filters, approve, ask, within, limits.stack)
+        session.take(state)
+        return session
+
+    @property
+    def engine(self) -> ProgramRunner:
+        """Runs the programs of tool skills. Its `progress` is called with each line of a build."""
+        if self._engine is None:
+            from satchel.tools.program_runner import ProgramRunner
+
+            self._engine = ProgramRunner(self.settings, self.trace)
+        return self._engine
+
+    def close(self) -> None:
+        """End the programs of tool skills and the connections to servers."""
+        self.library.close()
+        if self._engine is not None:
+            self._engine.close()
+
+    def search(self, words: str, limit: int = 10, *, reasons: bool = True) -> list[Match]:
+        """Rank all skills for some words, best first, without a threshold.
+
+        Args:
+            words: The search words.
+            limit: How many at most.
+            reasons: Whether each match has its reasons, for which files are read.
+
+        Raises:
+            InvalidInput: the words are no text, or the limit is no number that is at least 1.
+        """
+        from satchel.tools.selection import check_text, search
+
+        check_text(words)
+        snapshot = self.library.snapshot()
+        called = snapshot.get(words.strip())
+        return search(self.detector, words, snapshot.skills, limit, called, reasons=reasons)
+
+    def which(
+        self,
+        goal: str,
+        *,
+        limit: int | None = None,
+        use: Iterable[str | Skill] = (),
+        never: Iterable[str | Skill] = (),
+        record: bool = True,
+    ) -> Detection:
+        """Select the skills for a request. The result is true when one matches.
+
+        Args:
+            goal: The request.
+            limit: Maximum number; the setting `shortlist` when None. A custom detector may select
+                fewer.
+            use: Skills to select in any case.
+            never: Skills not to select, even if the request mentions them.
+            record: Whether to record the selection in the trace.
+
+        Raises:
+            InvalidInput: the goal is no text, a skill is both in `use` and in `never`, the limit
+                is no number or below 1, or a custom detector returned something else than matches.
+        """
+        from satchel.tools.selection import select
+
+        barred = (never,) if isinstance(never, str) else tuple(never)
+        detector = self.detector.overriding(use, barred)
+        snapshot, trace = self.library.snapshot(), self.trace if record else None
+        line = self.library.untrusted_notice()
+        return select(
+            detector, goal, snapshot, self.settings, trace, limit=limit, never=barred, waiting=line
+        )
+
+    def shortlist(self, goal: str, form: Form | None = None, *, record: bool = True) -> Shortlist:
+        """Name the skills that may fit a request, in a short block to append to it.
+
+        The catalogue does not depend on the request, so it stays in the provider's prompt cache;
+        this block belongs at the end of the prompt, which changes in every turn. It never raises:
+        after an error its text is empty, and the error is in the trace.
+
+        Args:
+            goal: The request.
+            form: Output format; that of the catalogue when None.
+            record: Whether to record the selection in the trace.
+        """
+        if self._shortlister is None:
+            from satchel.session.shortlist import Shortlister
+
+            self._shortlister = Shortlister(
+                self.library, self.settings, lambda: self.detector, self.trace
+            )
+        return self._shortlister.make(goal, form=form, record=record)
+
+    @overload
+    def with_shortlist(self, message: str) -> str: ...
+    @overload
+    def with_shortlist(self, message: list[dict[str, Any]]) -> list[dict[str, Any]]: ...
+    def with_shortlist(self, message: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+        """Append the shortlist to the user's message; unchanged when no skill fits.
+
+        Keep the returned message in the conversation: one that is rebuilt in a later turn may
+        differ, which invalidates the provider's cache from there on.
+
+        Args:
+            message: A text, or a list of a provider's content blocks, to a copy of which one text
+                block is appended.
+
+        Raises:
+            InvalidInput: it is neither.
+        """
+        from satchel.session.shortlist import append_shortlist
+
+        return append_shortlist(message, self.shortlist)
+
+    def place(self, name: str | Skill, goal: str) -> RankExplanation:
+        """Explain the rank of one skill for a request: its scores, and the skills above it.
+
+        A skill that is not offered is placed among the offered ones as if it were.
+
+        Args:
+            name: The skill itself, or its name, id or path.
+            goal: The request.
+
+        Raises:
+            NotFound: there is no such skill.
+        """
+        skill = find_skill(self.library, name)
+        return self.detector.place(goal, self.library.snapshot().for_model, skill)
+
+    def explain_selection(self, skill: Skill, goal: str) -> SelectionExplanation:
+        """Explain whether a skill would be selected for a request; nothing is recorded."""
+        from satchel.explain_selection import explain_selection
+
+        answer = self.which(goal, record=False)
+        return explain_selection(
+            skill, goal, None if skill.is_tool else self.place(skill, goal), answer
+        )
+
+    def prepare(
+        self, progress: Callable[[int], None] | None = None, *, rebuild: bool = False
+    ) -> IndexReport | None:
+        """Build or update the search index, and wait until it is done.
+
+        Args:
+            progress: Called with the number of skills indexed so far.
+            rebuild: Delete the index first.
+
+        Returns:
+            The state of the index; None when the detector has none.
+        """
+        return self.detector.prepare(self.library.snapshot().skills, progress, rebuild=rebuild)
+
+    @property
+    def detector(self) -> SelectionPipeline:
+        """The pipeline that selects skills, around the given detector or the default one.
+
+        Raises:
+            InvalidInput: the given object is no detector.
+        """
+        if self._detector is None and self._given is None:
+            from satchel.detect.pipeline import default_detector
+
+            self._detector = default_detector(self.settings, self.index_wait_s, self.on_wait)
+        elif self._detector is None and self._given is not None:
+            from satchel.detect.pipeline import as_pipeline
+
+            self._detector = as_pipeline(self._given, mentions=self._explicit)
+        assert self._detector is not None  # noqa: S101 - set above
+        return self._detector
+
+    def why(
+        self, name: str | Skill, budget: int | Budget | None = None, *, fresh: bool = True
+    ) -> SkillReport:
+        """Explain the status of a skill: where it was found, why it is offered or not, its use.
+
+        Args:
+            name: The skill itself, or its name, id, ref or path.
+            budget: Budget of the catalogue; the setting `budget` when None.
+            fresh: Scan for changes first.
+        """
+        from satchel.doctor import tool_name_conflicts
+        from satchel.explain import report_skill
+
+        tools = self.library.tools(refresh=fresh)
+        account = self.preview(budget, snapshot=self.library.snapshot()).account
+        return report_skill(
+            name,
+            self.library,
+            account,
+            policy="ask" if self.settings.asks else self.settings.trust,
+            taken=[
+                *(one for one in tools.problems if one.code == "tool-name-taken"),
+                *tool_name_conflicts(self.settings, tools),
+            ],
+        )
+
+    def problems(
+        self, *, deep: bool = False, progress: Iterable[Any] | None = None
+    ) -> list[Problem]:
+        """Every problem in the locations, the settings and the environment.
+
+        Args:
+            deep: Also read every skill whole and check it.
+            progress: Wraps the skills to be read, to show progress.
+        """
+        from satchel.doctor import diagnose
+
+        return diagnose(
+            self.library, self.settings, lambda: self.detector, deep=deep, progress=progress
+        )
+
+    def review(self, progress: Callable[[int, int], None] | None = None) -> FolderReview:
+        """Scan the project's untrusted skills, for a decision about `trust`.
+
+        Args:
+            progress: Called with the number of scanned skills and the total.
+        """
+        return review_folder(self.library, self.settings, progress)
+
+    def trust(self) -> str:
+        """Trust the project's folder with all present and future skills; returns its path.
+
+        Raises:
+            Refused: the decision cannot be saved, or the setting `trust` is `locked`.
+        """
+        refuse_locked(self.settings)
+        self.library.trust.trust(self.settings.project)
+        self.library.refresh()
+        return self.settings.project
+
+    def accept_risk(self, skill: Skill | str, reason: str) -> Skill:
+        """Allow the present content of a skill that the scan blocks.
+
+        Raises:
+            NotFound: there is no such skill.
+            InvalidInput: the scan does not block it, or there is no reason.
+            Refused: the decision cannot be saved.
+        """
+        if not reason.strip():
+            raise InvalidInput(Message("A risk is accepted with a reason"), Message("Say why"))
+        one = find_skill(self.library, skill)
+        seals = self.library.seals
+        if not one.origin.remote and seals.scan(one).verdict != "blocked":
+            raise InvalidInput(
+                Message("The scan does not block the skill `{name}`", name=one.name),
+                Message("There is nothing to accept"),
+            )
+        self.library.trust.accept(seals.digest(one), " ".join(reason.split()))
+        self.library.refresh()
+        return one
+
+    def untrust(self) -> bool:
+        """Revoke the trust in the project's folder; True when it was trusted."""
+        revoked = self.library.trust.revoke(self.settings.project)
+        self.library.refresh()
+        return revoked
+
+    def store(self, scope: Literal["project", "global"] = "project") -> Store:
+        """The store that installs, updates and removes skills of the project or the user.
+
+        Raises:
+            AccessDenied: the project's folder for skills leads out of the project.
+        """
+        from satchel.store.signing import signer_of
+        from satchel.store.store import Store
+        from satchel.store.workdir import scope_of
+
+        chosen = scope_of(self.settings, scope)
+        return Store(
+            chosen,
+            trust=self.library.trust,
+            library=self.library,
+            allow=self._allowances(chosen),
+            signer=signer_of,
+        )
+
+    def store_of(self, skill: Skill) -> Store:
+        """The store of the scope that a skill belongs to.
+
+        Raises:
+            Refused: it ships with a product, or lies in a folder that Satchel does not write to.
+            AccessDenied: as `store`.
+        """
+        from satchel.store.workdir import scope_name_of
+
+        return self.store(scope_name_of(self.settings, skill))
+
+    def scan(self, skill: Skill) -> ScanReport:
+        """Scan one skill for security risks, without the findings that the user allowed.
+
+        Raises:
+            SatchelError: it cannot be read, or it is served by a server.
+        """
+        from satchel.library.integrity import tree_of
+        from satchel.security import scan_tree
+        from satchel.store.workdir import scope_of
+
+        scope: Scope | None = None
+        with suppress(AccessDenied):  # outside the project: no allowlist beside the lockfile
+            scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
+        name = os.path.basename(skill.base_dir)
+        seals = self.library.seals
+
+        def digest() -> str:
+            with suppress(SatchelError):  # a damaged lockfile: the skill is refused anyway
+                return seals.digest(skill)
+            return ""
+
+        try:
+            tree, before = tree_of(skill), digest()
+            report = scan_tree(tree, name=name, allow=self._allowances(scope))
+            if report.verdict == "blocked" and before and digest() == before:
+                seals.record_verdicts({skill.base_dir: before})  # blocked in every session
+            return report
+        except OSError as exc:
+            raise Refused(
+                Message(
+                    "`{path}` cannot be read: {reason}",
+                    path=skill.base_dir,
+                    reason=exc.strerror or exc,
+                ),
+                Message("Check its permissions"),
+            ) from exc
+
+    def _allowances(self, scope: Scope | None) -> list[Allowance]:
+        from satchel.security.allowlist import ALLOWLIST_FILE, gather_allowances
+
+        config = self.settings.paths.config
+        own = os.path.join(os.path.dirname(config), ALLOWLIST_FILE) if config else ""
+        if scope is None:
+            return gather_allowances(own, "")[0]
+        near = os.path.join(scope.root, ALLOWLIST_FILE)
+        return gather_allowances(own, near, [] if scope.name == "project" else [near])[0]
+
+    def init(self, name: str = EXAMPLE_SKILL) -> str:
+        """Write an example skill into the project and trust it; returns the path of its SKILL.md.
+
+        Raises:
+            InvalidInput: the name cannot be a skill's name, or the skill exists.
+        """
+        return add_first_skill(self.store(), name)

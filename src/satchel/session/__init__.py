@@ -1,0 +1,1 @@
+"""One conversation: its prompt, loaded skills, permissions and suggestions."""

@@ -1,0 +1,377 @@
+"""Tracks the skills loaded in a session, so that unchanged content is not sent twice.
+
+A text enters the conversation once. A second load is answered with a pointer to the first, unless
+the skill changed on disk or its text was trimmed from the history.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from satchel.catalogue.render import clean, xml_text, xml_value
+from satchel.envelope import answer
+from satchel.errors import InvalidInput, SatchelError
+from satchel.i18n import Message
+from satchel.tools.framing import one_line, printable
+from satchel.tools.permission_rules import SkillToolRules, is_overbroad, patterns_of
+from satchel.tools.skill_tool import document_digest, read_skill
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from satchel.envelope import Envelope
+    from satchel.library import Library, Snapshot
+    from satchel.skill.model import Skill
+    from satchel.tools.skill_tool import LoadedSkill
+
+STATE_VERSION = 1
+_KEYS = {"version", "filters", "tools", "ask", "changes", "stack", "loaded", "told"}
+
+
+class StateLimits(NamedTuple):
+    """The limits in a dumped session."""
+
+    filters: list[list[list[str]]]
+    """Pairs of `include` and `exclude`; a skill must pass each of them."""
+    within: list[list[str]]
+    """Lists of tool patterns; each list must cover a call."""
+    ask: list[str]
+    changes: Literal["tail", "rebuild"]
+    stack: tuple[str, ...]
+
+
+def state_limits(state: Any) -> StateLimits:
+    """Parse the limits of a dumped session.
+
+    Raises:
+        InvalidInput: `Session.dump` did not return this state.
+    """
+    if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != _KEYS:
+        raise bad_state("state")
+    table = cast("dict[str, Any]", state)
+    if table["version"] != STATE_VERSION:
+        raise bad_state("version")
+    filters = [
+        [checked_list(one, "filters", str) for one in checked_list(pair, "filters", list)]
+        for pair in checked_list(table["filters"], "filters", list)
+    ]
+    if any(len(pair) != 2 for pair in filters):
+        raise bad_state("filters")
+    if table["changes"] not in ("tail", "rebuild"):
+        raise bad_state("changes")
+    return StateLimits(
+        filters,
+        [checked_list(one, "tools", str) for one in checked_list(table["tools"], "tools", list)],
+        checked_list(table["ask"], "ask", str),
+        table["changes"],
+        tuple(checked_list(table["stack"], "stack", str)),
+    )
+
+
+def checked_list(value: Any, what: str, kind: type) -> list[Any]:
+    """Check that a value of an untrusted state is a list of one type.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
+    if not isinstance(value, list):
+        raise bad_state(what)
+    found = cast("list[Any]", value)
+    if any(type(one) is not kind for one in found):
+        raise bad_state(what)
+    return found
+
+
+def bad_state(what: str) -> InvalidInput:
+    """The error for a state that `Session.dump` did not return."""
+    return InvalidInput(
+        Message("This is not the state of a conversation: `{what}` is wrong", what=what),
+        Message("Pass what `Session.dump()` returned, unchanged"),
+    )
+
+
+_BEFORE = (
+    "These skills were loaded earlier in this conversation; what they forbid still holds. Where the"
+    " text of one is not above, call Skill again to read it before you go on with it."
+)
+_MAX_ABOUT_CHARS = 200
+
+
+class LoadedRecord(NamedTuple):
+    """A skill that was loaded in a session."""
+
+    name: str
+    ref: str
+    revision: str
+    """Of its folder when it was loaded."""
+    digest: str
+    """Of its instructions and tool rules."""
+    characters: int
+    """Length of its text in the conversation."""
+    allowed: tuple[str, ...] = ()
+    """Tool patterns that need no approval while its text is present."""
+    disallowed: tuple[str, ...] = ()
+    about: str = ""
+    """One-line description."""
+    present: bool = True
+    """False once its text was trimmed from the history: `allowed` ends then, `disallowed` stays."""
+    reminded: bool = False
+    """Whether a reminder was sent since then."""
+    nonce: str = ""
+    """Of the frame around its text, to find it in the history."""
+    texts: frozenset[str] = frozenset()
+    """Digests of the texts that were sent: other arguments make another text."""
+    folder: str = ""
+    """Base directory."""
+    stamp: tuple[int, int] = (0, 0)
+    """Modification time and size of SKILL.md at the last comparison."""
+
+
+_STATE: dict[str, type] = {
+    "name": str, "ref": str, "revision": str, "digest": str, "characters": int,
+    "disallowed": list, "about": str, "present": bool, "reminded": bool, "nonce": str,
+    "texts": list,
+}  # fmt: skip
+"""Fields that `dump` stores. `allowed` is not stored: it is read from the skill again."""
+
+
+class LoadedSkills:
+    """The loaded skills of one session."""
+
+    def __init__(self, library: Library, *, deduplicate: bool = True) -> None:
+        """Start empty.
+
+        Args:
+            library: The library of the skills.
+            deduplicate: Answer a repeated load with a pointer. Set it to False for a host that
+                never reports what was trimmed from the history.
+        """
+        self._library = library
+        self._trace = library.trace
+        self._deduplicate = deduplicate
+        self._lock = threading.RLock()
+        self._held: dict[str, LoadedRecord] = {}
+
+    @property
+    def all(self) -> Mapping[str, LoadedRecord]:
+        """The records by name, in the order of loading."""
+        with self._lock:
+            return dict(self._held)
+
+    def folders(self) -> list[str]:
+        """Base directories, the latest first."""
+        return [held.folder for held in self.all.values() if held.folder][::-1]
+
+    def restore(self, held: Mapping[str, LoadedRecord]) -> None:
+        """Return to an earlier value of `all`."""
+        with self._lock:
+            for name, one in self._held.items():
+                if name not in held:
+                    self._trace.record("forgotten", (name,), ref=one.ref, dropped=True)
+            self._held = dict(held)
+
+    def grants(self) -> list[SkillToolRules]:
+        """Current tool rules of the loaded skills."""
+        return [
+            SkillToolRules(one.name, one.allowed if one.present else (), one.disallowed)
+            for one in self.all.values()
+        ]
+
+    def forbidden(self) -> list[SkillToolRules]:
+        """Their rules that forbid tools."""
+        return [grant._replace(allowed=()) for grant in self.grants() if grant.disallowed]
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Note that the text of these skills left the history; all when none is named."""
+        with self._lock:
+            for name in names or tuple(self._held):
+                held = self._held.get(name)
+                if held is None:
+                    continue
+                self._held[name] = held._replace(present=False, reminded=False, texts=frozenset())
+                if held.present:
+                    self._trace.record("forgotten", (name,), ref=held.ref)
+
+    def drop(self, names: Sequence[str]) -> None:
+        """Remove skills with their rules; all when none is named."""
+        with self._lock:
+            for name in names or tuple(self._held):
+                held = self._held.pop(name, None)
+                if held is not None:
+                    self._trace.record("forgotten", (name,), ref=held.ref, dropped=True)
+
+    def reminder(self, names: Sequence[str]) -> str:
+        """The block that replaces their trimmed text; for all when none is named."""
+        held = [one for one in self.all.values() if not names or one.name in names]
+        if not held:
+            return ""
+        rows = [
+            f"<skill name={xml_value(clean(one.name))} digest={xml_value(one.digest)}>"
+            f"{xml_text(clean(one.about))}</skill>"
+            for one in held
+        ]
+        return "\n".join(("<skills-loaded-before>", _BEFORE, *rows, "</skills-loaded-before>"))
+
+    def reminder_due(self) -> str:
+        """The block for skills whose text left the history without a reminder since."""
+        with self._lock:
+            due = [one.name for one in self._held.values() if not one.present and not one.reminded]
+            for name in due:
+                self._held[name] = self._held[name]._replace(reminded=True)
+        return self.reminder(due) if due else ""
+
+    def record(self, loaded: LoadedSkill) -> Envelope:
+        """Record a loaded skill; the reply becomes a pointer when its text is already present.
+
+        Forbidden tools are added to those forbidden before: a second load lifts nothing.
+        """
+        skill, reply = loaded.skill, loaded.envelope
+        fields, digest = loaded.source.fields, loaded.source.digest
+        forbidden = patterns_of(fields.get("disallowed-tools"), forbidding=True)
+        if fields.get("disallowed-tools") and not forbidden:
+            reason = "`disallowed-tools` names no tool: nothing is forbidden"
+            self._trace.record("failed", (skill.name,), what="disallowed-tools", reason=reason)
+        held = LoadedRecord(
+            skill.name,
+            skill.ref,
+            loaded.source.folder.revision,
+            digest,
+            len(reply.data["content"]),
+            self._allowed(skill, fields),
+            forbidden,
+            one_line(skill.description, _MAX_ABOUT_CHARS),
+            nonce=loaded.nonce,
+            texts=frozenset((loaded.text_digest,)),
+            folder=skill.base_dir,
+            stamp=(skill.head.mtime_ns, skill.head.size),
+        )
+        with self._lock:
+            before = self._held.get(skill.name)
+            if before is None:
+                self._held[skill.name] = held
+                return reply
+            both = dict.fromkeys((*before.disallowed, *held.disallowed))
+            held = held._replace(disallowed=tuple(both))
+            again = False
+            if before.present and before.digest == digest:
+                # Unchanged instructions allow no more than before, whatever was approved since.
+                kept = tuple(one for one in held.allowed if one in before.allowed)
+                again = self._deduplicate and loaded.text_digest in before.texts
+                nonce = before.nonce if again else held.nonce
+                texts = before.texts | held.texts
+                held = held._replace(allowed=kept, nonce=nonce, texts=texts)
+            self._held[skill.name] = held
+        if again:
+            return self._pointer(reply, held, touched=before.revision != held.revision)
+        if before.digest != digest:
+            note = f"The skill changed since it was loaded before; this is its text now ({digest})."
+            data = {**reply.data, "changed_since_loaded": True}
+            return reply._replace(text=f"{note}\n{reply.text}", data=data)
+        return reply
+
+    def edited(self, snapshot: Snapshot) -> list[str]:
+        """Names of skills whose present text differs from the one on disk."""
+        return [
+            held.name
+            for held in self.all.values()
+            if held.present and self._is_edited(held, snapshot)
+        ]
+
+    def _pointer(self, reply: Envelope, held: LoadedRecord, *, touched: bool) -> Envelope:
+        self._trace.record("repeated", (held.name,), ref=held.ref, digest=held.digest)
+        text = (
+            f"The skill `{printable(held.name)}` is already loaded and unchanged (revision "
+            f"{held.revision}); its text is above."
+        )
+        if touched:
+            text += " Files of it were touched since then: read those again that you need."
+        data = {
+            "name": held.name,
+            "base_dir": reply.data["base_dir"],
+            "revision": held.revision,
+            "digest": held.digest,
+            "already_loaded": True,
+        }
+        params: dict[str, Any] = reply.context["params_input"]
+        return answer(text, data, params=params, time_ms=int(reply.stats["time_ms"]))
+
+    def _allowed(self, skill: Skill, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """The patterns that a skill approves in advance; none for a skill from a server."""
+        found = patterns_of(fields.get("allowed-tools"))
+        if found and skill.origin.remote:
+            reason = "`allowed-tools` of a skill from a server"
+            self._trace.record("refused", (skill.name,), tool=" ".join(found), reason=reason)
+            return ()
+        if any(is_overbroad(pattern) for pattern in found):
+            reason = "`allowed-tools` has a pattern that names no tool"
+            self._trace.record("refused", (skill.name,), tool="*", reason=reason)
+        return tuple(pattern for pattern in found if not is_overbroad(pattern))
+
+    def _is_edited(self, held: LoadedRecord, snapshot: Snapshot) -> bool:
+        """Whether the content differs; a changed modification time alone is no edit."""
+        skill = snapshot.get(held.name)
+        if skill is None:
+            return False
+        stamp = (skill.head.mtime_ns, skill.head.size)
+        if stamp == held.stamp:
+            return False
+        try:
+            document = self._library.seals.read(skill)
+        except SatchelError:
+            return True
+        if document_digest(document) != held.digest:
+            return True
+        with self._lock:
+            if self._held.get(held.name) == held:
+                self._held[held.name] = held._replace(stamp=stamp)
+        return False
+
+    # --- as data --------------------------------------------------------------------------
+
+    def dump(self) -> list[dict[str, Any]]:
+        """The loaded skills as JSON data."""
+        return [
+            {
+                **{key: getattr(held, key) for key in _STATE},
+                "disallowed": list(held.disallowed),
+                "texts": sorted(held.texts),
+            }
+            for held in self.all.values()
+        ]
+
+    def load_state(self, state: Any) -> None:
+        """Continue with a dumped state. What a skill allows is read from its current files.
+
+        A skill with another text than the one that was loaded allows nothing until it is loaded
+        again; what it forbade stays forbidden.
+
+        Raises:
+            InvalidInput: `dump` did not return this state.
+        """
+        for row in checked_list(state, "loaded", dict):
+            if set(row) != _STATE.keys() or any(
+                type(row[key]) is not kind for key, kind in _STATE.items()
+            ):
+                raise bad_state("loaded")
+            forbidden = tuple(checked_list(row["disallowed"], "disallowed", str))
+            texts = frozenset(checked_list(row["texts"], "texts", str))
+            kept: dict[str, Any] = {**row, "disallowed": forbidden, "texts": texts}
+            held = LoadedRecord(**kept)
+            self._held[held.name] = self._verified(held)
+
+    def _verified(self, held: LoadedRecord) -> LoadedRecord:
+        skill = self._library.snapshot().get(held.name)
+        if skill is None or skill.ref != held.ref:
+            return held
+        try:
+            source = read_skill(self._library, skill)
+        except SatchelError:
+            return held
+        if source.digest != held.digest:
+            return held
+        return held._replace(
+            allowed=self._allowed(skill, source.fields),
+            folder=skill.base_dir,
+            stamp=(skill.head.mtime_ns, skill.head.size),
+        )

@@ -1,0 +1,681 @@
+"""`Session`: one conversation with its prompt, its tools, its loaded skills and permissions.
+
+The only way to call tools; the agent, each framework's adapter and the MCP server use it:
+
+    session.prompt              for the system prompt: the same bytes until it is rebuilt
+    session.definitions()       the tools, frozen the same way
+    session.with_tail(message)  the user's message, followed by changes and fitting skills
+    session.call(name, given)   a tool call of the model; never raises
+
+What touches the disk has an asynchronous twin: `aprompt`, `adefinitions`, `awith_tail`, `acall`.
+
+A skill's text enters the conversation once, as the result of a call. A repeated load is answered
+with a pointer, unless the skill changed or the host reported that its text was trimmed away.
+
+A call is resolved once (`resolve`): arguments parsed, tool and skill looked up, library refreshed
+at most once. Permission check, load and record work on the result.
+
+The disk is searched for changes once per turn. A turn begins with `tail` or `with_tail`; for a host
+that uses neither, with each `prompt` and `definitions`. Within a turn it is searched again only
+when a folder of skills got or lost an entry, or a call names an unknown skill or tool.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from satchel.errors import InvalidInput, SatchelError
+from satchel.library.filtered import FilteredLibrary, filter_library
+from satchel.session.loaded_skills import STATE_VERSION, LoadedRecord, LoadedSkills
+from satchel.session.permissions import PermissionGate
+from satchel.session.prompt import SessionPrompt
+from satchel.tools.base import ResolvedCall, cancellable, in_thread, threaded
+from satchel.tools.permission_rules import BaseFolder, as_patterns, decide, may_match_name, names
+from satchel.tools.read_file import ReadFileTool
+from satchel.tools.schema import read_arguments
+from satchel.tools.skill_tool import LoadedSkill, SkillTool
+from satchel.tools.toolset import failed_call, make_toolset, revision_of
+
+__all__ = ["AvailableTools", "Checkpoint", "ForkedSession", "LoadedRecord", "Session"]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from satchel.detect import Detection
+    from satchel.detect.pipeline import SelectionPipeline
+    from satchel.envelope import Envelope
+    from satchel.library import Library, Snapshot
+    from satchel.runners.base import Cancel
+    from satchel.session.permissions import PermissionDecision
+    from satchel.session.prompt import PromptCheckpoint
+    from satchel.session.shortlist import Shortlist, Shortlister
+    from satchel.settings import Settings
+    from satchel.tools.base import ToolCall
+    from satchel.tools.permission_rules import SkillToolRules
+    from satchel.tools.program_runner import ProgramRunner
+    from satchel.tools.toolset import Provider, Toolset
+
+    Arguments = Mapping[str, Any] | str | ResolvedCall | None
+    """A table, JSON text, or the result of `Session.resolve`."""
+
+
+_Said = TypeVar("_Said", str, "list[dict[str, Any]]")
+"""A text, or a list of content blocks."""
+
+
+class AvailableTools(NamedTuple):
+    """The skills and tools that a session can use."""
+
+    skills: frozenset[str]
+    """Names of the skills that a model may load."""
+    tools: dict[str, dict[str, Any]]
+    """MCP definitions by name, without the tools about skills."""
+
+
+class ForkedSession(NamedTuple):
+    """A skill with `context: fork` and its session."""
+
+    name: str
+    session: Session
+    reply: Envelope
+    """The result of loading the skill there."""
+    agent: str = ""
+    """The sub-agent that the skill names."""
+    model: str = ""
+    """The model that the skill names."""
+
+
+class Checkpoint(NamedTuple):
+    """The state of a session before a turn."""
+
+    loaded: Mapping[str, LoadedRecord]
+    prompt: PromptCheckpoint
+
+
+class Session:
+    """One conversation: the only way to call tools. `Satchel.session` and `restore` make one."""
+
+    def __init__(
+        self,
+        library: Library,
+        settings: Settings,
+        *,
+        detector: Callable[[], SelectionPipeline],
+        engine: ProgramRunner | None = None,
+        gate: PermissionGate | None = None,
+        stack: tuple[str, ...] = (),
+        loaded: LoadedSkills | None = None,
+        toolset: Toolset | None = None,
+    ) -> None:
+        self._library = library
+        self._settings = settings
+        self._detector = detector
+        self._engine = engine
+        self._stack = stack
+        self.trace = library.trace
+        self._gate = gate or PermissionGate(self.trace)
+        self._lock = threading.RLock()
+        self._toolset = toolset
+        self._shortlister: Shortlister | None = None
+        self._loaded = loaded or LoadedSkills(self._library)
+        self._in_turn = self._begun = False
+        self._entries: list[int] = []
+        self._prompt = SessionPrompt(
+            settings, library, self._tools, self._gate.offers, self._loaded.edited
+        )
+
+    # --- the library as this turn sees it -------------------------------------------------
+
+    def _refresh(self) -> Snapshot:
+        with self._lock:
+            self._entries = self._stamps()
+            self._library.tools(refresh=True)
+            return self._library.snapshot()
+
+    def begin_turn(self) -> None:
+        """Begin a turn before `tail` does: search the disk for changes now."""
+        self._snapshot(new_turn=True)
+        self._begun = True
+
+    abegin_turn = threaded(begin_turn)
+
+    def _snapshot(self, *, new_turn: bool = False) -> Snapshot:
+        if not self._settings.refresh_on_call:
+            return self._library.snapshot()
+        if new_turn or not self._in_turn or self._stamps() != self._entries:
+            self._in_turn = self._in_turn or new_turn
+            return self._refresh()
+        return self._library.snapshot()
+
+    def _stamps(self) -> list[int]:
+        found: list[int] = []
+        for place in self._library.locations:
+            try:
+                found.append(os.stat(place.path).st_mtime_ns)
+            except OSError:
+                found.append(0)
+        return found
+
+    # --- what the model gets --------------------------------------------------------------
+
+    @property
+    def prompt(self) -> str:
+        """The rules and the list of skills for the system prompt; empty without skills.
+
+        The bytes stay the same during the conversation, unless it has to be rebuilt.
+        """
+        return self._prompt.current(self._snapshot()).prompt
+
+    async def aprompt(self) -> str:
+        """`prompt` in a worker thread."""
+        return await in_thread(lambda: self.prompt)
+
+    def definitions(
+        self, provider: Provider = "anthropic", *, catalogue: bool = False
+    ) -> list[dict[str, Any]]:
+        """The tools in the format of a provider's API; they change only with the prompt.
+
+        Args:
+            provider: One of `satchel.tools.PROVIDERS`.
+            catalogue: Whether the description of `Skill` has the list; for hosts without a system
+                prompt of their own.
+
+        Raises:
+            InvalidInput: there is no such provider.
+        """
+        return self.told(provider, catalogue=catalogue)[1]
+
+    adefinitions = threaded(definitions)
+
+    def told(
+        self, provider: Provider = "anthropic", *, catalogue: bool = False
+    ) -> tuple[str, list[dict[str, Any]]]:
+        """`prompt` and `definitions` together."""
+        return self._prompt.prompt_and_tools(self._snapshot(), provider, catalogue=catalogue)
+
+    atold = threaded(told)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tools that can be called now."""
+        return self._prompt.names(self._snapshot())
+
+    async def anames(self) -> tuple[str, ...]:
+        """`names` in a worker thread."""
+        return await in_thread(lambda: self.names)
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """The skill that provides each of those tools; empty for Satchel's own."""
+        names = self.names
+        owners = self._tools().owners
+        return {name: owners.get(name, "") for name in names}
+
+    def offers(self, tool: str) -> bool:
+        """Whether this session has a tool, or lets the host offer one of that name."""
+        return self._gate.offers(tool)
+
+    def within_reach(self) -> AvailableTools:
+        """The skills and tools that a plan may use: those that can be loaded and called here.
+
+        Tools that need approval are left out when no approval can be asked for. Whether a call is
+        allowed is still decided when it is made.
+        """
+        snapshot, tools = self._snapshot(), self._tools()
+        found: dict[str, dict[str, Any]] = {}
+        for one in tools.definitions("mcp", snapshot=snapshot):
+            name = str(one["name"])
+            tool = tools.find(name)
+            if tool is not None and not tool.about_skills and self._gate.may_succeed(name, tool):
+                found[name] = one
+        skills = snapshot.for_model if self._gate.offers(SkillTool.name) else ()
+        return AvailableTools(frozenset(skill.name for skill in skills), found)
+
+    def which(
+        self, goal: str, *, limit: int, use: Sequence[str] = (), never: Sequence[str] = ()
+    ) -> Detection:
+        """Choose skills for a goal among those that can be loaded here.
+
+        Args:
+            goal: The request.
+            limit: How many at most.
+            use: Choose these, by name, whatever the goal says.
+            never: Do not choose these.
+
+        Raises:
+            InvalidInput: the goal is no text, the limit is below 1, or a skill is in both lists.
+        """
+        from satchel.tools.selection import select
+
+        return select(
+            self._detector().overriding(use, never),
+            goal,
+            self._snapshot(),
+            self._settings,
+            self.trace,
+            limit=limit,
+            never=never,
+            waiting=self._library.untrusted_notice(),
+            none=not self._gate.offers(SkillTool.name),
+        )
+
+    def shortlist(self, message: str) -> Shortlist:
+        """Name the skills that may fit a message, in a short block; never raises."""
+        from satchel.session.shortlist import Shortlist, Shortlister
+
+        if not self._gate.offers(SkillTool.name):
+            return Shortlist("", reason="`Skill` cannot be called here")
+        if self._shortlister is None:
+            self._shortlister = Shortlister(
+                self._library, self._settings, self._detector, self.trace
+            )
+        return self._shortlister.make(message, snapshot=self._snapshot())
+
+    ashortlist = threaded(shortlist)
+
+    def news(self) -> str:
+        """The notice of changes in the library that the model has not seen; each is given once."""
+        return self._prompt.news(self._snapshot())
+
+    anews = threaded(news)
+
+    def tail(self, message: str) -> str:
+        """The text to append to the user's message: changes, and skills that may fit.
+
+        Begins a turn. Keep the message in the history as it was sent; made again, the text may
+        differ.
+        """
+        begun, self._begun = self._begun, False
+        news = self._prompt.news(self._snapshot(new_turn=not begun))
+        return "\n\n".join(part for part in (news, self.shortlist(message).text) if part)
+
+    atail = threaded(tail)
+
+    def with_tail(self, message: _Said) -> _Said:
+        """Append `tail` to the user's message, which is a text or a list of content blocks.
+
+        Raises:
+            InvalidInput: it is neither.
+        """
+        from satchel.session.shortlist import Shortlist, append_shortlist
+
+        return append_shortlist(message, lambda text: Shortlist(self.tail(text)))
+
+    async def awith_tail(self, message: _Said) -> _Said:
+        """`with_tail` in a worker thread."""
+        return await in_thread(lambda: self.with_tail(message))
+
+    def rebuild(self) -> bool:
+        """Rebuild the prompt from the library as it is now; True when it changed."""
+        return self._prompt.rebuild(self._snapshot())
+
+    arebuild = threaded(rebuild)
+
+    def _tools(self) -> Toolset:
+        with self._lock:
+            if self._toolset is None:
+                self._toolset = make_toolset(
+                    self._library,
+                    self._settings,
+                    trace=self.trace,
+                    detector=self._detector,
+                    engine=self._engine,
+                )
+            return self._toolset
+
+    # --- tool calls -----------------------------------------------------------------------
+
+    def resolve(self, name: str, arguments: Arguments = None) -> ResolvedCall:
+        """Parse the arguments of a call and look up its tool and skill.
+
+        Pass the result to `permit`, `wants_fork`, `fork` and `call` in place of the arguments:
+        nothing is looked up twice then.
+
+        Raises:
+            InvalidInput: the arguments are no object.
+        """
+        if isinstance(arguments, ResolvedCall) and arguments.session is self:
+            return arguments
+        table = (
+            arguments.given if isinstance(arguments, ResolvedCall) else read_arguments(arguments)
+        )
+        name, tools, snapshot = str(name), self._tools(), self._snapshot()
+        tool = tools.find(name)
+        found = ResolvedCall(name, table, tool, snapshot, session=self)
+        if isinstance(tool, SkillTool):
+            found.skill = tool.named(table, snapshot)
+        known = isinstance(tool, SkillTool) and found.skill and found.skill.state == "active"
+        in_doubt = tool is None or (isinstance(tool, SkillTool) and not known)
+        if in_doubt and self._in_turn and self._settings.refresh_on_call:
+            found.snapshot = self._refresh()
+            found.tool = tools.find(name)
+            if isinstance(found.tool, SkillTool):
+                found.skill = found.tool.named(table, found.snapshot)
+        return found
+
+    aresolve = threaded(resolve)
+
+    def call(
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        cancel: Cancel | None = None,
+        as_person: bool = False,
+        key: str = "",
+    ) -> Envelope:
+        """Call a tool. Errors and refusals are returned as an envelope; never raises.
+
+        Args:
+            name: Which tool.
+            arguments: Its arguments, as a table or as JSON text.
+            cancel: Ends the call while a program runs.
+            as_person: The user calls, not the model: no approval is needed.
+            key: An idempotency key that is passed to the program.
+        """
+        try:
+            found = self.resolve(name, arguments)
+            refusal = None if as_person else self.permit(name, found)
+        except SatchelError as exc:
+            return failed_call(exc, arguments)
+        return refusal or self._run(found, cancel, as_person=as_person, key=key)
+
+    async def acall(
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        as_person: bool = False,
+        key: str = "",
+    ) -> Envelope:
+        """`call` in a worker thread; when the task is cancelled, a running program ends."""
+        try:
+            found = await self.aresolve(name, arguments)
+            refusal = None if as_person else await self.apermit(name, found)
+        except SatchelError as exc:
+            return failed_call(exc, arguments)
+        if refusal is not None:
+            return refusal
+        return await cancellable(lambda back: self._run(found, back, as_person=as_person, key=key))
+
+    def permit(self, name: str, arguments: Arguments = None) -> Envelope | None:
+        """Check a call, also of a tool of the host; None when it is allowed, else the refusal.
+
+        Raises:
+            InvalidInput: the arguments are no object.
+        """
+        found = self.resolve(name, arguments)
+        decision = self._gate.resolve(self._evaluator(found))
+        found.tool = decision.tool
+        return None if decision.allowed else self._refused(decision)
+
+    async def apermit(self, name: str, arguments: Arguments = None) -> Envelope | None:
+        """`permit` without blocking the event loop; `approve` may be asynchronous."""
+        found = await self.aresolve(name, arguments)
+        decision = await self._gate.aresolve(self._evaluator(found))
+        found.tool = decision.tool
+        return None if decision.allowed else await in_thread(lambda: self._refused(decision))
+
+    def _evaluator(self, found: ResolvedCall) -> Callable[[], PermissionDecision]:
+        """Evaluate a call; from the second time on, with a refreshed library."""
+        asked = False
+
+        def evaluate() -> PermissionDecision:
+            nonlocal asked
+            if asked:
+                self._snapshot(new_turn=True)
+                found.tool = self._tools().find(found.name)
+            asked = True
+            return self._evaluate(found)
+
+        return evaluate
+
+    def _evaluate(self, found: ResolvedCall) -> PermissionDecision:
+        tool, seen = found.tool, found.given
+        if found.skill is not None and found.skill.state == "active":
+            # `/deploy`, or a path to it, follows the rules for `deploy`.
+            rest = {key: value for key, value in seen.items() if key not in {"name", "skill"}}
+            seen = {"name": found.skill.name, **rest}
+        if isinstance(tool, ReadFileTool):
+            seen = tool.with_paths(seen)
+        grants = self._loaded.grants()
+        base = BaseFolder(self._settings.project)
+        decision = self._gate.evaluate(
+            found.name,
+            seen,
+            tool,
+            grants,
+            base=base,
+            revision=lambda: revision_of(self._library, found.name),
+        )
+        if isinstance(tool, ReadFileTool) and decision.verdict.answer != "deny":
+            # A skill that may not be loaded may not be read as a file either.
+            skill = tool.instructions_of(seen)
+            if skill is not None:
+                named = {"name": skill.name}
+                rules = (*self._gate.inherited(), *grants)
+                gate, tool_name = self._gate, SkillTool.name
+                within = [one for one in gate.within if any(names(at, tool_name) for at in one)]
+                risky = any(may_match_name(pattern, tool_name) for pattern in gate.ask)
+                load = decide(tool_name, named, risky=risky, grants=rules, within=within, base=base)
+                if load.answer != "allow":
+                    decision = decision._replace(verdict=load)
+        return decision._replace(ask=decision.ask._replace(arguments=found.given))
+
+    def _refused(self, decision: PermissionDecision) -> Envelope:
+        verdict = decision.verdict
+        known = self.names if verdict.answer == "deny" and not verdict.pattern else ()
+        return self._gate.refused(decision, known)
+
+    def _run(
+        self,
+        found: ResolvedCall,
+        cancel: Cancel | None = None,
+        *,
+        as_person: bool = False,
+        key: str = "",
+    ) -> Envelope:
+        return self._tools().run(
+            found,
+            act=self._load if isinstance(found.tool, SkillTool) else None,
+            stack=self._stack,
+            as_person=as_person,
+            cancel=cancel,
+            key=key,
+            loaded=self._loaded.folders(),
+        )
+
+    def _load(self, call: ToolCall) -> Envelope:
+        loaded = cast("SkillTool", call.resolved.tool).load(call)
+        return self._loaded.record(loaded) if isinstance(loaded, LoadedSkill) else loaded
+
+    # --- loaded skills --------------------------------------------------------------------
+
+    @property
+    def loaded(self) -> Mapping[str, LoadedRecord]:
+        """The skills loaded in this conversation by name, in the order of loading."""
+        return self._loaded.all
+
+    def forget(self, *names: str) -> None:
+        """Note that the text of these skills, or of all, was removed from the history.
+
+        They can be loaded again in full. Tools that they allow need approval again; tools that they
+        forbid stay forbidden. Without names, change notices are repeated too.
+        """
+        self._loaded.forget(names)
+        if not names:
+            self._prompt.forget_news()
+
+    def drop(self, *names: str) -> None:
+        """Unload skills on the user's behalf: tools that they forbid are allowed again."""
+        self._loaded.drop(names)
+
+    def reminder(self, *names: str) -> str:
+        """Text for a trimmed history: names the loaded skills and how to load them again.
+
+        Args:
+            names: Which ones; all that were loaded when none is named.
+        """
+        return self._loaded.reminder(names)
+
+    def reminder_due(self) -> str:
+        """`reminder` for forgotten skills that no reminder has named yet; empty when none.
+
+        Each comes once, and again when `forget` is called for it again.
+        """
+        return self._loaded.reminder_due()
+
+    def forget_news(self) -> None:
+        """Note that a change notice was removed from the history: it is given again."""
+        self._prompt.forget_news()
+
+    # --- failed turns ---------------------------------------------------------------------
+
+    def checkpoint(self) -> Checkpoint:
+        """The state before a turn, for `restore` when the turn fails."""
+        return Checkpoint(self._loaded.all, self._prompt.checkpoint())
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Undo a failed turn: skills that it loaded, and change notices that it gave."""
+        self._loaded.restore(checkpoint.loaded)
+        self._prompt.restore(checkpoint.prompt)
+
+    # --- stored sessions ------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """The conversation as JSON data, for `Satchel.restore` in another process.
+
+        Holds names and digests of loaded skills, the prompt's state and the limits; no text of a
+        skill and no approval. Store it where users cannot change it, or sign it.
+
+        Raises:
+            InvalidInput: it is the session of a sub-agent.
+        """
+        if self._gate.is_inner:
+            raise InvalidInput(
+                "The conversation of a sub-agent cannot be kept", "Keep the one that started it"
+            )
+        filters: list[list[list[str]]] = []
+        library = self._library
+        while isinstance(library, FilteredLibrary):
+            filters.append([list(library.wanted.include), list(library.wanted.exclude)])
+            library = library.whole
+        return {
+            "version": STATE_VERSION,
+            "filters": filters,
+            "tools": [list(patterns) for patterns in self._gate.within],
+            "ask": list(self._gate.ask),
+            "changes": self._settings.changes,
+            "stack": list(self._stack),
+            "loaded": self._loaded.dump(),
+            "told": self._prompt.dump(),
+        }
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """Load a dumped state; called by `Satchel.restore`.
+
+        Raises:
+            InvalidInput: `dump` did not return this state.
+        """
+        self._loaded.load_state(state["loaded"])
+        self._prompt.load_state(state["told"], self._snapshot())
+
+    # --- subsessions ----------------------------------------------------------------------
+
+    def child(
+        self,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+        within: str = "",
+    ) -> Session:
+        """Start a session for a sub-agent, which never has more skills or tools than this one.
+
+        Args:
+            include: Only skills whose name or id matches one of these patterns; all when empty.
+            exclude: No skill that matches one of these.
+            tools: Patterns of the tools it may call; all that can be called here when None.
+            within: The skill that it works for; a cycle of skills is refused.
+        """
+        return self._child(include, exclude, tools, within)
+
+    def _child(
+        self,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+        within: str = "",
+        loaded: LoadedSkills | None = None,
+    ) -> Session:
+        return Session(
+            filter_library(self._library, as_patterns(include), as_patterns(exclude)),
+            self._settings,
+            detector=self._detector,
+            engine=self._engine,
+            gate=self._gate.inner(tools, self._forbidden),
+            stack=(*self._stack, within) if within else self._stack,
+            loaded=loaded,
+        )
+
+    def _forbidden(self) -> list[SkillToolRules]:
+        """Rules that forbid tools here and so in every subsession."""
+        return [*self._gate.inherited(), *self._loaded.forbidden()]
+
+    def wants_fork(self, arguments: Arguments, *, as_person: bool = False) -> bool:
+        """Whether a call of `Skill` names a skill with `context: fork`."""
+        try:
+            found = self.resolve(SkillTool.name, arguments)
+            return self._fork_fields(found, as_person=as_person) is not None
+        except SatchelError:
+            return False  # the call itself reports the error
+
+    awants_fork = threaded(wants_fork)
+
+    def fork(
+        self,
+        arguments: Arguments,
+        *,
+        agents: Mapping[str, Mapping[str, Any]] | None = None,
+        as_person: bool = False,
+    ) -> ForkedSession | None:
+        """Start a session for a skill with `context: fork`; None for any other call.
+
+        Asks for no approval: the host calls `permit` before.
+
+        Args:
+            arguments: Arguments of the call of `Skill`.
+            agents: Arguments of `child` for each named sub-agent, used when the skill's `agent`
+                is one of them.
+            as_person: The user calls, not the model.
+        """
+        try:
+            found = self.resolve(SkillTool.name, arguments)
+            fields = self._fork_fields(found, as_person=as_person)
+        except SatchelError:
+            return None
+        if fields is None:
+            return None
+        agent, model = (str(fields.get(key) or "").strip() for key in ("agent", "model"))
+        first = self._child()
+        reply = first._run(found, as_person=as_person)  # noqa: SLF001 - of the same class
+        name = next(iter(first.loaded), "")
+        limits: dict[str, Any] = dict((agents or {}).get(agent, {}))
+        child = first._child(**limits, within=name, loaded=first._loaded)  # noqa: SLF001 - same
+        return ForkedSession(name, child, reply, agent, "" if model == "inherit" else model)
+
+    def _fork_fields(self, found: ResolvedCall, *, as_person: bool) -> Mapping[str, Any] | None:
+        """The frontmatter of a loadable skill with `context: fork`; else None.
+
+        Raises:
+            SatchelError: it cannot be read.
+        """
+        skill, tool = found.skill, found.tool
+        if not isinstance(tool, SkillTool) or skill is None or skill.state != "active":
+            return None
+        if not (skill.for_model or as_person):
+            return None
+        fields = tool.read(found).fields
+        return fields if str(fields.get("context", "")).strip() == "fork" else None

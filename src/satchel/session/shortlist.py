@@ -1,0 +1,269 @@
+"""Skills suggested next to one request.
+
+Those that the detector chose, and in one more place a close skill that was never loaded, so that
+unused skills get tried. An error never stops a turn: the block is empty then, and the trace has the
+reason.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from satchel.catalogue.catalogue import ShortlistLine, write_shortlist
+from satchel.detect.base import EXPLICIT, Detection
+from satchel.errors import InvalidInput
+from satchel.i18n import Message, join_messages
+from satchel.tools.selection import annotate_notes, check_text, select, unavailable_skills
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from satchel.catalogue.catalogue import ShortlistBlock
+    from satchel.detect.base import Match
+    from satchel.detect.pipeline import SelectionPipeline
+    from satchel.library import Library, Snapshot
+    from satchel.settings import Form, Settings
+    from satchel.trace import Event, Trace
+
+_TEXTS = ("text", "input_text")
+"""Types of text blocks: providers have two names for them."""
+EXPLORATION_SCORE_RATIO = 0.8
+"""Share of the weakest chosen skill's score that a skill that was never loaded must reach."""
+MAX_MENTIONED_SKILLS = 8
+"""Skills mentioned by name that are listed, whatever the setting `shortlist` is."""
+
+
+class Shortlist(NamedTuple):
+    """The shortlist of one request. `str()` of it is its text; it is true when it has one."""
+
+    text: str
+    """To append to the user's message; empty when no skill fits."""
+    answer: Detection | None = None
+    """The detector's answer; None when it did not run or failed."""
+    listed: tuple[str, ...] = ()
+    """Names in the text, best first."""
+    explored: str = ""
+    """The one that is listed because it was never loaded."""
+    reason: str = ""
+    """Why the text is empty, or which skills did not fit."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+class Shortlister:
+    """Builds the shortlists of one project."""
+
+    def __init__(
+        self,
+        library: Library,
+        settings: Settings,
+        detector: Callable[[], SelectionPipeline],
+        trace: Trace,
+    ) -> None:
+        """Read nothing yet."""
+        self._library = library
+        self._settings = settings
+        self._detector = detector
+        self._trace = trace
+        self._usage = LoadHistory(trace)
+
+    def make(
+        self,
+        goal_text: str,
+        *,
+        form: Form | None = None,
+        record: bool = True,
+        snapshot: Snapshot | None = None,
+    ) -> Shortlist:
+        """Build the shortlist for one request; never raises."""
+        try:
+            return self._make(goal_text, form or self._settings.form, snapshot, record=record)
+        except Exception as exc:  # noqa: BLE001 - a turn must go on, whatever happens
+            reason = f"{type(exc).__name__}: {getattr(exc, 'message', exc)}"
+            if record:
+                with suppress(Exception):
+                    self._trace.record("failed", (), what="shortlist", reason=reason)
+            return Shortlist("", reason=reason)
+
+    def _make(
+        self, goal_text: str, form: Form, snapshot: Snapshot | None, *, record: bool
+    ) -> Shortlist:
+        if not self._settings.shortlist:
+            return Shortlist("", reason=Message("the setting `shortlist` is 0"))
+        check_text(goal_text)
+        if not goal_text.strip():
+            return Shortlist("", reason=Message("the request is empty"))
+        if snapshot is None:
+            fresh = self._settings.refresh_on_call
+            snapshot = self._library.refresh() if fresh else self._library.snapshot()
+        now = snapshot
+        if not snapshot.for_model:
+            named = self._detector().named_among(goal_text, unavailable_skills(snapshot))
+            empty = Detection([], [], 0.0, 0.0, "", 0.0, unavailable=named)
+            found = annotate_notes(empty, snapshot, self._settings)
+            return Shortlist(
+                "", reason=join_messages(found.notes) or Message("there are no skills")
+            )
+        block: ShortlistBlock | None = None
+        explored = ""
+        over: list[str] = []
+
+        def finish(answer: Detection) -> dict[str, Any]:
+            nonlocal block, explored
+            chosen, cut = _chosen(answer.matches, now, self._settings.shortlist)
+            over.extend(match.name for match in cut)
+            extra = self._pick_unused(answer, chosen, now)
+            explored = extra.name if extra is not None else ""
+            named = chosen if extra is None else [*chosen, extra]
+            block = write_shortlist(_lines(named, now), form)
+            if explored not in block.listed:
+                explored = ""
+            values: dict[str, Any] = {"listed": list(block.listed), "explored": explored}
+            return {**values, "no_room": [*block.left_out, *over]} if over else values
+
+        trace = self._trace if record else None
+        answer = select(self._detector(), goal_text, snapshot, self._settings, trace, finish)
+        assert block is not None  # noqa: S101 - `select` has called `finish`
+        reason = _reason(answer, block, (*block.left_out, *over))
+        return Shortlist(block.text, answer, block.listed, explored, reason)
+
+    def _pick_unused(
+        self, answer: Detection, chosen: Sequence[Match], snapshot: Snapshot
+    ) -> Match | None:
+        """The best close runner-up that was never loaded; none when the request names a skill."""
+        if any(match.detector == EXPLICIT for match in chosen):
+            return None
+        rivals = [match for match in answer.runners_up if _may_load(match, snapshot)]
+        if chosen:
+            least = min(match.score for match in chosen)
+        elif rivals and answer.fit >= answer.threshold > 0:
+            # Confident enough, yet nothing was chosen: measure against the best of the others.
+            least = rivals[0].score
+        else:
+            return None
+        bar = least * EXPLORATION_SCORE_RATIO if least > 0 else least
+        known = {match.name for match in chosen}.union(copy for copy, _ in answer.collapsed)
+        close = (
+            match
+            for match in rivals
+            if match.score >= bar and match.name not in known and self._usage.never(match.name)
+        )
+        return next(close, None)
+
+
+def append_shortlist(message: Any, make: Callable[[str], Shortlist]) -> Any:
+    """Append the shortlist to a user's message; unchanged when there is none.
+
+    Raises:
+        InvalidInput: the message is something else.
+    """
+    if isinstance(message, str):
+        block = make(message).text
+        return f"{message}\n\n{block}" if block else message
+    if not isinstance(message, list):
+        raise _no_message(message)
+    blocks = cast("list[Any]", message)
+    texts: list[str] = []
+    kind = "text"
+    for one in blocks:
+        if not isinstance(one, dict):
+            raise _no_message(one)
+        part = cast("dict[str, Any]", one)
+        text: Any = part.get("text")
+        # Files and tool results may have a text too, but contain no request.
+        if isinstance(text, str) and part.get("type", kind) in _TEXTS:
+            texts.append(text)
+            kind = str(part.get("type", kind))
+    block = make("\n".join(texts)).text
+    return [*blocks, {"type": kind, "text": block}] if block else list(blocks)
+
+
+def _no_message(message: object) -> InvalidInput:
+    return InvalidInput(
+        f"A `{type(message).__name__}` is no message",
+        "Give the user's text, or its content blocks: a list of dicts such as "
+        '`{"type": "text", "text": "…"}`',
+    )
+
+
+def _chosen(
+    matches: Sequence[Match], snapshot: Snapshot, most: int
+) -> tuple[list[Match], list[Match]]:
+    """The skills mentioned by name and others up to `most`; and mentions beyond the limit."""
+    found: dict[str, Match] = {}
+    for match in matches:
+        if _may_load(match, snapshot):
+            found.setdefault(match.name, match)
+    asked = [match for match in found.values() if match.detector == EXPLICIT]
+    asked, over = asked[:MAX_MENTIONED_SKILLS], asked[MAX_MENTIONED_SKILLS:]
+    others = [match for match in found.values() if match.detector != EXPLICIT]
+    return [*asked, *others[: max(0, most - len(asked))]], over
+
+
+def _may_load(match: Match, snapshot: Snapshot) -> bool:
+    skill = snapshot.get(match.name)
+    return skill is not None and skill.for_model
+
+
+def _lines(matches: Sequence[Match], snapshot: Snapshot) -> list[ShortlistLine]:
+    found = [(snapshot.get(match.name), match.detector == EXPLICIT) for match in matches]
+    return [ShortlistLine(skill, asked) for skill, asked in found if skill is not None]
+
+
+def _reason(answer: Detection, block: ShortlistBlock, left_out: Sequence[str]) -> str:
+    if left_out:
+        return Message("no room for {names}", names=[f"`{name}`" for name in left_out])
+    if block.text:
+        return ""
+    if answer.matches:
+        return Message("the chosen skills are not offered to models")
+    if answer.detector == EXPLICIT and answer.notes:
+        return join_messages(answer.notes)  # an unknown name, or a request for no skill
+    if answer.fit >= answer.threshold:
+        return Message("no skill fits")
+    return Message(
+        "no skill fits: the best is {fit} sure, below {threshold}",
+        fit=f"{answer.fit:.2f}",
+        threshold=f"{answer.threshold:.2f}",
+    )
+
+
+class LoadHistory:
+    """Names of all skills that were ever loaded: read once, then updated by trace events."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Read nothing yet."""
+        self._trace = trace
+        self._loaded: set[str] | None = None
+        self._recent: set[str] = set()
+        self._reading = Lock()
+        self._subscribed = False
+
+    def never(self, name: str) -> bool:
+        """Whether no load is recorded; False where nothing is recorded."""
+        if not self._trace.enabled:
+            return False
+        if self._loaded is None:
+            self._read()
+        return name not in self._recent and name not in (self._loaded or ())
+
+    def _read(self) -> None:
+        # Concurrent callers wait: in a partial history every skill seems unused.
+        with self._reading:
+            if self._loaded is not None:
+                return
+            if not self._subscribed:
+                # Subscribe first, so that no load is missed while the file is read.
+                self._trace.listen(self._on_event)
+                self._subscribed = True
+            self._loaded = self._trace.ever("loaded")
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind == "loaded":
+            self._recent.update(event.skills)

@@ -1,0 +1,274 @@
+"""The files of a skill and the digest over them.
+
+A `Tree` is a skill's files in a folder, an archive or a git repository. `seal` computes the
+digest for locks, accepted risks and signatures. Path and content are hashed with their lengths, so
+that different trees never yield the same input.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from satchel._fs import open_beneath
+from satchel.errors import AccessDenied, SkillBroken
+from satchel.i18n import Message
+from satchel.skill.document import MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a link that leads nowhere"),
+)
+
+
+def kind_of_mode(mode: int) -> str:
+    """Name of a file type, for messages."""
+    return next((name for test, name in _KINDS if test(mode)), "not a regular file")
+
+
+Mode = Literal["file", "program", "link"]
+
+VERSION_CONTROL = frozenset((".git",))
+"""Folders that are not part of a skill; a file or link of that name is."""
+IGNORED = frozenset((
+    *VERSION_CONTROL, ".hg", ".svn", ".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX",
+))  # fmt: skip
+"""Leftovers of version control and desktops, omitted when a skill is imported.
+
+In a folder on disk they count as part of the skill, since a program can read them.
+"""
+_CHUNK_BYTES = 1 << 20
+_FRAME = b"satchel-tree-1\0"
+
+
+class TreeLimits(NamedTuple):
+    """Maximum size of one skill."""
+
+    files: int = 10_000
+    depth: int = 64
+    size: int = 64 << 20
+    """Bytes of all files together."""
+
+
+LIMITS = TreeLimits()
+
+
+class TreeFile(NamedTuple):
+    """One file of a skill."""
+
+    path: str
+    """Relative to the skill's folder, with `/`."""
+    size: int
+    mode: Mode = "file"
+    """`program` is executable. `link` leads to another file of the same skill."""
+
+
+class Tree(Protocol):
+    """The files of a skill in a folder, an archive or a repository."""
+
+    @property
+    def files(self) -> tuple[TreeFile, ...]:
+        """All files, sorted by path."""
+        ...
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Yield the content of a file; for a link, its target."""
+        ...
+
+
+class TreeDigest(NamedTuple):
+    """The digests of a tree."""
+
+    digest: str
+    """`sha256:` and 64 hexadecimal digits, over all of `files`."""
+    files: dict[str, str]
+    """Path -> `sha256:…`, followed by ` x` if the file is executable, or `link:…`."""
+
+
+def skill_md_name(names: Iterable[str]) -> str:
+    """The name of the SKILL.md or its case variant; empty when there is none."""
+    found = sorted(name for name in names if name.upper() == "SKILL.MD")
+    return "SKILL.md" if "SKILL.md" in found else next(iter(found), "")
+
+
+def main_file(names: Iterable[str]) -> str:
+    """The name of the SKILL.md, else of the skill.yaml; empty when there is neither."""
+    names = list(names)
+    return skill_md_name(names) or next((name for name in names if name == MANIFEST), "")
+
+
+def seal(tree: Tree) -> TreeDigest:
+    """Read a tree and compute its digests."""
+    files = {file.path: file_digest(tree, file) for file in tree.files}
+    return TreeDigest(digest_of(files), files)
+
+
+def file_digest(tree: Tree, file: TreeFile) -> str:
+    """The value of one file in `TreeDigest.files`."""
+    if file.mode == "link":
+        return "link:" + os.fsdecode(b"".join(tree.chunks(file.path)))
+    from hashlib import sha256
+
+    total = sha256()
+    for chunk in tree.chunks(file.path):
+        total.update(chunk)
+    return f"sha256:{total.hexdigest()}" + (" x" if file.mode == "program" else "")
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """The digest over a table as in `TreeDigest.files`."""
+    from hashlib import sha256
+
+    total = sha256(_FRAME)
+    for path, mark in sorted(
+        (os.fsencode(path), os.fsencode(mark)) for path, mark in files.items()
+    ):
+        for part in (path, mark):
+            total.update(len(part).to_bytes(8, "big") + part)
+    return f"sha256:{total.hexdigest()}"
+
+
+def read_whole(tree: Tree, path: str, limit: int = LIMITS.size) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        SkillBroken: it is larger than `limit`.
+    """
+    data = bytearray()
+    for chunk in tree.chunks(path):
+        data += chunk
+        if len(data) > limit:
+            raise SkillBroken(f"`{path}` is larger than {limit} bytes", "Make the file smaller")
+    return bytes(data)
+
+
+class MemoryTree:
+    """A tree in memory, for a scaffold, a merge or a test."""
+
+    def __init__(
+        self, content: Mapping[str, bytes], programs: frozenset[str] = frozenset()
+    ) -> None:
+        self._content = dict(content)
+        self.files = tuple(
+            TreeFile(path, len(content[path]), "program" if path in programs else "file")
+            for path in sorted(content, key=os.fsencode)
+        )
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Yield the whole content."""
+        yield self._content[path]
+
+
+class FolderTree:
+    """The files of a folder on disk; nothing outside it is read."""
+
+    def __init__(
+        self, root: str, limits: TreeLimits = LIMITS, only: frozenset[str] | None = None
+    ) -> None:
+        """List the files below `root`.
+
+        Args:
+            root: The folder.
+            limits: Maximum size.
+            only: Names directly below `root` to include; everything when None.
+
+        Raises:
+            AccessDenied: a link leads outside, or to a file that is not part of the skill.
+            SkillBroken: an entry is no file, folder or link, or the folder is too large.
+            OSError: it cannot be read.
+        """
+        self.root = root
+        self._max_bytes = limits.size
+        found = _list(root, limits, only)
+        self.files = tuple(sorted(found, key=lambda file: os.fsencode(file.path)))
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Yield the content in chunks of one megabyte."""
+        full = os.path.join(self.root, path)
+        if os.path.islink(full):
+            yield os.fsencode(os.readlink(full))
+            return
+        descriptor = open_beneath(self.root, path)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SkillBroken(f"`{path}` is no regular file any more", "Look at the folder")
+            read = 0
+            while chunk := os.read(descriptor, _CHUNK_BYTES):
+                read += len(chunk)
+                if read > self._max_bytes:  # the file grows while it is read
+                    raise _too_large(self.root, f"more than {self._max_bytes >> 20} MiB")
+                yield chunk
+        finally:
+            os.close(descriptor)
+
+
+def _list(root: str, limits: TreeLimits, only: frozenset[str] | None) -> Iterator[TreeFile]:
+    count = size = folders = 0
+    todo = [("", 0)]
+    while todo:
+        folder, depth = todo.pop()
+        with os.scandir(os.path.join(root, folder) if folder else root) as entries:
+            for entry in entries:
+                if only is not None and not folder and entry.name not in only:
+                    continue
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                info = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(info.st_mode):
+                    if entry.name in VERSION_CONTROL:
+                        continue
+                    if depth >= limits.depth:
+                        raise _too_large(root, f"folders deeper than {limits.depth} levels")
+                    folders += 1
+                    if folders > limits.files:
+                        raise _too_large(root, f"more than {limits.files} folders")
+                    todo.append((path, depth + 1))
+                    continue
+                count += 1
+                size += info.st_size
+                if count > limits.files:
+                    raise _too_large(root, f"more than {limits.files} files")
+                if size > limits.size:
+                    raise _too_large(root, f"more than {limits.size >> 20} MiB")
+                yield _file(root, path, info, only)
+
+
+def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | None) -> TreeFile:
+    if stat.S_ISLNK(info.st_mode):
+        target = os.path.realpath(os.path.join(root, path))
+        base = os.path.realpath(root)
+        if target != base and not target.startswith(base + os.sep):
+            raise AccessDenied(
+                Message("`{path}` is a link that leads out of the skill's folder", path=path),
+                Message("Put the file itself in place of the link"),
+            )
+        steps = target[len(base) + 1 :].split(os.sep)
+        folders = steps if os.path.isdir(target) else steps[:-1]
+        # File systems may ignore case.
+        outside = not VERSION_CONTROL.isdisjoint(step.casefold() for step in folders)
+        if outside or (only is not None and steps[0] not in only):
+            # The target is in no digest, so it was not scanned.
+            raise AccessDenied(
+                Message("`{path}` is a link to what is no part of the skill", path=path),
+                Message("Put the file itself in place of the link"),
+            )
+        return TreeFile(path, info.st_size, "link")
+    if not stat.S_ISREG(info.st_mode):
+        raise SkillBroken(
+            Message("`{path}` is neither a file nor a folder", path=path),
+            Message("Remove it from the skill"),
+        )
+    return TreeFile(path, info.st_size, "program" if info.st_mode & 0o100 else "file")
+
+
+def _too_large(root: str, what: str) -> SkillBroken:
+    return SkillBroken(
+        f"`{os.path.basename(root)}` has {what}", "Remove what the skill does not need"
+    )

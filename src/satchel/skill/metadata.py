@@ -1,0 +1,188 @@
+"""Name, description and listed extras from frontmatter fields.
+
+Only a missing description or the lack of any usable name makes a skill unusable; everything else,
+such as an upper-case name, is a warning.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel._unicode import INVISIBLE, JOINERS
+from satchel.skill.fields import LISTED
+from satchel.skill.problems import Problem
+from satchel.skill.yaml_reader import kind_of
+
+if TYPE_CHECKING:
+    from satchel.skill.frontmatter import ParsedFields
+
+NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+"""Recommended pattern of names (matched whole)."""
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1024
+_MAX_USABLE_NAME_CHARS = 200  # a longer "name" is prose: the folder's is used
+_MAX_EXTRA_CHARS = 4096
+
+
+class MetadataResult(NamedTuple):
+    """Name, description and extras of a skill."""
+
+    name: str
+    description: str
+    extra: dict[str, Any] | None
+    usable: bool
+
+
+def interpret_fields(fields: ParsedFields, folder: str, problems: list[Problem]) -> MetadataResult:
+    """Derive name, description and extras; problems are added to `problems`."""
+    name = _name(fields, folder, problems)
+    description = _description(fields, problems)
+    if not description:
+        line = fields.lines.get("description", 0)
+        problems.append(Problem("description-missing", line=line))
+    return MetadataResult(name, description, _extra(fields), bool(name and description))
+
+
+def strip_invisible(text: str, key: str, line: int, problems: list[Problem]) -> str:
+    """Remove invisible characters, except those that shape emoji and Indic or Arabic script."""
+    if text.isascii() or not INVISIBLE.search(text):
+        return text
+    names: list[str] = []
+
+    def judge(match: re.Match[str]) -> str:
+        char = match.group()
+        before, after = text[: match.start()][-1:], text[match.end() :][:1]
+        if char in JOINERS and before and after and _joins(before) and _joins(after):
+            return char
+        names.append(f"U+{ord(char):04X}")
+        return ""
+
+    clean = INVISIBLE.sub(judge, text)
+    if names:
+        shown = ", ".join(dict.fromkeys(names[:4]))
+        values = {"key": key, "count": str(len(names)), "names": shown}
+        problems.append(Problem("invisible-characters", line=line, values=values))
+    return clean
+
+
+def _joins(char: str) -> bool:
+    """Whether a joiner beside `char` has an effect: emoji, marks, and joining scripts."""
+    return unicodedata.category(char) in ("So", "Sk", "Mn", "Mc", "Lo")
+
+
+def _name(fields: ParsedFields, folder: str, problems: list[Problem]) -> str:
+    value = fields.values.get("name")
+    line = fields.lines.get("name", 0)
+    if value is not None and not isinstance(value, str):
+        text = fields.texts.get("name", "")
+        kind = kind_of(value)
+        usable = not isinstance(value, (list, dict)) and bool(text.strip())
+        value = text if usable else folder
+        problems.append(Problem("name-not-text", line=line, values={"kind": kind, "name": value}))
+    if value:
+        value = " ".join(strip_invisible(value, "name", line, problems).split())
+    if value and ("/" in value or "\\" in value):
+        # A name that looks like a path could be mistaken for another skill.
+        values = {"name": value, "better": slug(value)}
+        problems.append(Problem("name-pattern", line=line, values=values))
+        value = slug(value)
+    if not value or len(value) > _MAX_USABLE_NAME_CHARS:
+        if value:
+            values = {"length": str(len(value))}
+            problems.append(Problem("name-too-long", line=line, values=values))
+        value = folder
+        if not value:
+            problems.append(Problem("name-unusable", line=line))
+            return ""
+        problems.append(Problem("name-missing", line=line, values={"name": value}))
+    if len(value) > MAX_NAME_CHARS:
+        problems.append(Problem("name-too-long", line=line, values={"length": str(len(value))}))
+    if not NAME.fullmatch(value):
+        values = {"name": value, "better": slug(value)}
+        problems.append(Problem("name-pattern", line=line, values=values))
+    if folder and value != folder:
+        values = {"name": value, "folder": folder}
+        problems.append(Problem("name-mismatch", line=line, values=values))
+    return value
+
+
+def slug(name: str) -> str:
+    """The most similar valid name; `my-skill` when nothing of it is valid."""
+    return id_of(name) or "my-skill"
+
+
+def id_of(name: str) -> str:
+    """The most similar valid name; empty for names such as `会议纪要`."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_NAME_CHARS].strip("-")
+
+
+def _description(fields: ParsedFields, problems: list[Problem]) -> str:
+    value = fields.values.get("description")
+    line = fields.lines.get("description", 0)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        kind = kind_of(value)
+        problems.append(Problem("description-not-text", line=line, values={"kind": kind}))
+        value = fields.texts.get("description", "")
+    value = strip_invisible(value, "description", line, problems)
+    clean = value.strip()
+    if clean != value.strip("\n") and clean:
+        problems.append(Problem("description-spaces", line=line))
+    if len(clean) > MAX_DESCRIPTION_CHARS:
+        values = {"length": str(len(clean))}
+        problems.append(Problem("description-too-long", line=line, values=values))
+    return clean
+
+
+def _extra(fields: ParsedFields) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    values = fields.values
+    for key in LISTED:
+        value = values.get(key)
+        if value is None:
+            continue
+        if key in ("disable-model-invocation", "user-invocable"):
+            flag = as_flag(value)
+            if flag is not None:
+                found[key] = flag
+        elif key == "tags":
+            found[key] = as_words(value)
+        else:
+            text = value if isinstance(value, str) else fields.texts.get(key, "")
+            found[key] = strip_invisible(text, key, 0, []).strip()[:_MAX_EXTRA_CHARS]
+    return found or None
+
+
+def as_flag(value: Any) -> bool | None:
+    """A boolean in any common spelling, or None."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return {
+            "true": True,
+            "yes": True,
+            "on": True,
+            "false": False,
+            "no": False,
+            "off": False,
+        }.get(value.strip().lower())
+    return None
+
+
+def as_words(value: Any) -> tuple[str, ...]:
+    """A YAML list, or a line separated by commas or spaces."""
+    if isinstance(value, str):
+        parts = value.split(",") if "," in value else _outside_parentheses(value)
+        return tuple(part.strip() for part in parts if part.strip())
+    if isinstance(value, (list, tuple)):
+        return tuple(str(item).strip() for item in value if item is not None)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return ()
+
+
+def _outside_parentheses(line: str) -> list[str]:
+    """Split at spaces outside parentheses, as in `Bash(git log)`."""
+    return re.findall(r"[^\s(]+(?:\([^)]*\))?|\([^)]*\)", line)

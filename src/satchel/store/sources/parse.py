@@ -1,0 +1,356 @@
+"""Parses the text of a source; the sources `folder` and `archive`.
+
+    ./skills                      a folder                    kind `folder`
+    skills.zip, skills.tar.gz     an archive                  kind `archive`
+    https://host/o/r[.git]        a repository                kind `git`
+    ssh://…, git@host:o/r.git     the same
+    git+PATH, PATH.git, PATH#ref  a repository on this machine
+    …#ref  …#ref:sub/path  …#:sub/path
+                                  a branch, tag or commit, and a folder within the source
+    https://host/o/r/tree/REF/sub/path
+                                  as a browser shows it; REF is one part, so write a branch with a
+                                  slash as `#feature/x:sub/path`
+
+A local path is recorded so that it works in another checkout: relative to the lockfile within the
+project, with `~` within the home folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from satchel._fs import is_inside, open_beneath
+from satchel.errors import AccessDenied, InvalidInput, NotFound, Refused
+from satchel.i18n import listed, say
+from satchel.library.lockfile import LockedSource
+from satchel.skill.file_tree import IGNORED, TreeFile, main_file
+from satchel.store.archive.open import open_archive
+from satchel.store.archive.rules import WIDE, ListedTree, check_path, refuse, shown
+from satchel.store.sources.base import Bundle, parse_address, redacted
+from satchel.store.sources.git import GitSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from satchel.skill.file_tree import Tree
+    from satchel.store.archive.rules import ArchiveLimits
+    from satchel.store.sources.base import Source
+
+_CHUNK_BYTES = 1 << 20
+_IGNORED = frozenset(name.casefold() for name in IGNORED)
+
+
+class LocalTree(ListedTree):
+    """The files below a folder; links are listed, not followed."""
+
+    def __init__(self, root: str, bounds: ArchiveLimits = WIDE) -> None:
+        self.root = root
+        self.ignored: list[str] = []
+        self._bases = {os.path.abspath(root) + os.sep, os.path.realpath(root) + os.sep}
+        self._bounds = bounds
+        try:
+            super().__init__(self._list())
+        except OSError as exc:
+            raise _unreadable(exc.filename or root, exc) from exc
+
+    def _list(self) -> Iterator[TreeFile]:
+        count = names = 0
+        todo = [("", 0)]
+        while todo:
+            folder, depth = todo.pop()
+            with os.scandir(os.path.join(self.root, folder) if folder else self.root) as entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.name.casefold() in _IGNORED:
+                        self.ignored.append(path)
+                        continue
+                    count += 1
+                    names += len(path)
+                    if count > self._bounds.entries:
+                        raise refuse("too-many-files", self.root, str(self._bounds.entries))
+                    if names > self._bounds.names:
+                        raise refuse("names-too-large", self.root)
+                    info = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(info.st_mode):
+                        if depth < 256:
+                            todo.append((path, depth + 1))
+                        else:
+                            self.blocked[path] = "path-too-deep"
+                    elif file := self._file(path, info):
+                        yield file
+
+    def _file(self, path: str, info: os.stat_result) -> TreeFile | None:
+        if stat.S_ISLNK(info.st_mode):
+            return TreeFile(path, info.st_size, "link")
+        if stat.S_ISREG(info.st_mode):
+            return TreeFile(path, info.st_size, "program" if info.st_mode & 0o100 else "file")
+        self.blocked[path] = "special-file"
+        return None
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The content, a megabyte at a time; of a link, its target."""
+        full = os.path.join(self.root, path)
+        try:
+            if os.path.islink(full):
+                yield self._link(path, os.readlink(full))
+                return
+            descriptor = open_beneath(self.root, path)
+        except AccessDenied as exc:
+            raise refuse("link-escapes", path) from exc
+        except OSError as exc:
+            raise _unreadable(full, exc) from exc
+        try:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise refuse("changed-while-read", path)
+            left = info.st_size
+            while chunk := os.read(descriptor, _CHUNK_BYTES):
+                left -= len(chunk)
+                if left < 0:
+                    break
+                yield chunk
+            if left:
+                raise refuse("changed-while-read", path)
+        except OSError as exc:
+            raise _unreadable(full, exc) from exc
+        finally:
+            os.close(descriptor)
+
+    def _link(self, path: str, text: str) -> bytes:
+        """The target of a link; an absolute one within the root is made relative."""
+        for base in self._bases:
+            if text.startswith(base) and ".." not in text.split(os.sep):
+                return os.fsencode(os.path.relpath(text[len(base) :], os.path.dirname(path) or "."))
+        return os.fsencode(text)
+
+
+class _PathSource:
+    """A folder or an archive at `location`; `url` is its path as recorded in the lockfile."""
+
+    kind = ""
+
+    def __init__(self, location: str, url: str, path: str = "") -> None:
+        self.location = location
+        self.url = url
+        self.path = path
+
+    def _bundle(self, tree: Tree, ignored: Sequence[str], name: str) -> Bundle:
+        notes: tuple[str, ...] = ()
+        if ignored:
+            names = listed(f"`{shown(one)}`" for one in ignored[:20])
+            notes = (say("Left out: {names}", names=names),)
+        return Bundle(LockedSource(self.kind, self.url, path=self.path), tree, notes, name)
+
+
+class FolderSource(_PathSource):
+    """Skills in a folder."""
+
+    kind = "folder"
+
+    @contextmanager
+    def fetch(
+        self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
+    ) -> Generator[Bundle]:
+        """List the folder.
+
+        Raises:
+            NotFound: there is no such folder.
+            Unsafe: it is too large.
+        """
+        del progress
+        if ref or commit:
+            raise InvalidInput(
+                say("`{path}` is a folder: it has no branches or tags", path=shown(self.location)),
+                say("Write `git+{path}` to read it as a repository", path=shown(self.location)),
+            )
+        if not os.path.isdir(self.location):
+            raise NotFound(
+                say("There is no folder `{path}`", path=shown(self.location)), say("Check the path")
+            )
+        tree = LocalTree(self.location)
+        yield self._bundle(
+            tree, sorted(tree.ignored), os.path.basename(os.path.abspath(self.location))
+        )
+
+
+def _unreadable(path: str, exc: OSError) -> Refused:
+    return Refused(
+        say("`{path}` cannot be read: {reason}", path=shown(path), reason=exc.strerror or exc),
+        say("Check its permissions"),
+    )
+
+
+ENDINGS = re.compile(
+    r"\.(?:zip|skill|tar|tgz|tbz2?|txz|tzst|tar\.(?:gz|bz2|xz|zst)|7z|rar)\Z", re.IGNORECASE
+)
+"""File name endings of archives. The content decides which format it is."""
+
+
+class ArchiveSource(_PathSource):
+    """Skills in an archive."""
+
+    kind = "archive"
+
+    @contextmanager
+    def fetch(
+        self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
+    ) -> Generator[Bundle]:
+        """Open the archive.
+
+        Raises:
+            Unsafe: it breaks a rule of the strict reader.
+            NotFound: there is no such file.
+        """
+        del progress
+        if ref or commit:
+            raise InvalidInput(
+                say(
+                    "`{path}` is an archive: it has no branches or tags", path=shown(self.location)
+                ),
+                say("Leave the ref out"),
+            )
+        with open_archive(self.location) as tree:
+            yield self._bundle(tree, tree.ignored, ENDINGS.sub("", os.path.basename(self.location)))
+
+
+_REMOTE = re.compile(r"(?:https?|ssh|git|file)://", re.IGNORECASE)
+_SCP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:]")
+_OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:/|:)")
+_BROWSER = re.compile(
+    r"(?P<url>https?://[^/]+/[^/#?]+/[^#?]+?)(?:/-)?/(?P<kind>tree|blob|src/branch|src/tag|src/commit)"
+    r"/(?P<ref>[^/#?]+)(?:/(?P<path>[^#?]*))?/?(?:[#?].*)?\Z"
+)
+
+
+def source_of(text: str, *, base: str) -> Source:
+    """Parse a source that the user typed. Relative paths start from the current folder.
+
+    Args:
+        text: One of the forms above.
+        base: The folder of the lockfile.
+
+    Raises:
+        Unsafe: it is an address that is never used, such as `ext::…` or one that begins with `-`.
+        NotFound: there is nothing of that name on this machine.
+        InvalidInput: it is not supported.
+    """
+    if not text.strip() or text.startswith("-") or not text.isprintable():
+        raise refuse("git-address", redacted(text) or "-")
+    word = text.removeprefix("git+")
+    if _REMOTE.match(word) or _SCP.match(word):
+        return _remote(word, base)
+    if word == text and os.path.lexists(_absolute_path(text)):
+        return _local(text, "", "", base)
+    word, ref, path = _split(word)
+    if os.path.lexists(_absolute_path(word)):
+        return _local(word, ref, path, base, git=text.startswith("git+"))
+    if _OTHER_SCHEME.match(text) and not re.match(r"[A-Za-z]:[\\/]", text):
+        raise refuse("git-address", redacted(text))
+    raise NotFound(
+        say("There is no folder, archive or repository `{path}`", path=shown(redacted(text))),
+        say("Give a path that exists, or a whole address such as `https://host/owner/repository`"),
+    )
+
+
+def source_from(place: LockedSource, *, base: str) -> Source:
+    """The source of a lockfile entry.
+
+    Args:
+        place: The recorded source.
+        base: The folder of the lockfile.
+
+    Raises:
+        InvalidInput: its kind cannot be fetched, such as `new`.
+    """
+    url = place.url
+    if place.kind == "git":
+        if _REMOTE.match(url) or _SCP.match(url):
+            return GitSource(url, url, place.path, place.ref)
+        full = _resolve_recorded(url, base)
+        return GitSource(full, url, place.path, place.ref)
+    if place.kind == "folder":
+        return FolderSource(_resolve_recorded(url, base), url, place.path)
+    if place.kind == "archive":
+        return ArchiveSource(_resolve_recorded(url, base), url, place.path)
+    raise InvalidInput(
+        say("A skill from `{kind}` cannot be fetched again", kind=shown(place.kind)),
+        say("Import it from a folder, an archive or a repository"),
+    )
+
+
+def _remote(word: str, base: str) -> Source:
+    if shape := _BROWSER.match(word):
+        path = unquote(shape["path"] or "").strip("/")
+        if shape["kind"] == "blob":
+            path = path.rpartition("/")[0]
+        parse_address(shape["url"], word)
+        return GitSource(shape["url"], "", _checked_subpath(path), unquote(shape["ref"]))
+    if not word.lower().startswith("file://"):
+        parse_address(word.partition("#")[0], word)
+    word, ref, path = _split(word)
+    if word.lower().startswith("file://"):
+        full = unquote(urlsplit(word).path)
+        return GitSource(full, recorded_path(full, base), path, ref)
+    if ENDINGS.search(urlsplit(word).path) and "@" not in word.partition("://")[0]:
+        raise InvalidInput(
+            say("`{url}` is an archive on another machine", url=shown(redacted(word))),
+            say("Download it, look where it came from, and give the file"),
+        )
+    return GitSource(word, "", path, ref)
+
+
+def _local(word: str, ref: str, path: str, base: str, *, git: bool = False) -> Source:
+    full = _absolute_path(word)
+    url = recorded_path(full, base)
+    if not os.path.isdir(full):
+        if ref or git:
+            raise InvalidInput(
+                say("`{path}` is an archive: it has no branches or tags", path=shown(word)),
+                say("Leave the ref out"),
+            )
+        return ArchiveSource(full, url, path)
+    bare = all(os.path.exists(os.path.join(full, part)) for part in ("HEAD", "objects", "refs"))
+    if git or ref or (bare and not main_file(os.listdir(full))):
+        return GitSource(full, url, path, ref)
+    return FolderSource(full, url, path)
+
+
+def _split(word: str) -> tuple[str, str, str]:
+    """Split `address#ref:path`."""
+    word, _, rest = word.partition("#")
+    ref, _, path = rest.partition(":")
+    return word, ref, _checked_subpath(path)
+
+
+def _checked_subpath(path: str) -> str:
+    path = path.strip("/")
+    if path:
+        check_path(path)
+    return path
+
+
+def _absolute_path(word: str) -> str:
+    return os.path.abspath(os.path.expanduser(word))
+
+
+def _resolve_recorded(url: str, base: str) -> str:
+    return os.path.normpath(os.path.join(base, os.path.expanduser(url)))
+
+
+def recorded_path(path: str, base: str) -> str:
+    """A local path as recorded in the lockfile of the folder `base`."""
+    full, root = os.path.abspath(path), os.path.abspath(base)
+    project = os.path.dirname(root) if os.path.basename(root) == ".agents" else root
+    home = os.path.expanduser("~")
+    if is_inside(full, project) and project != home:
+        near = os.path.relpath(full, root).replace(os.sep, "/")
+        # `./` marks a path that would be parsed as an address.
+        return f"./{near}" if near[0] == "~" or _REMOTE.match(near) or _SCP.match(near) else near
+    if os.path.isabs(home) and is_inside(full, home):
+        return "~" + full[len(home.rstrip(os.sep)) :].replace(os.sep, "/")
+    return full.replace(os.sep, "/")

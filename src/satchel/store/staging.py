@@ -1,0 +1,264 @@
+"""Staging folders, in which new skills are written before a transaction moves them into place.
+
+    stage/<tx>/new/<id>/   the new skill
+    stage/<tx>.alive       locked by the process that owns the staging folder
+
+A staging folder is on the file system of the skills, so that a rename moves a skill into place.
+One whose `alive` file is not locked belongs to a dead process and may be deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from satchel._fs import check_lock_file, locked
+from satchel.errors import Conflict, SkillBroken, Unsafe
+from satchel.i18n import say
+from satchel.library.fingerprint import list_stamps
+from satchel.library.lockfile import check_id
+from satchel.skill.file_tree import LIMITS, FolderTree, TreeDigest, digest_of
+from satchel.store.disk_errors import disk_errors_as_refusal
+from satchel.store.trees import PathState, has_changed
+from satchel.store.workdir import prepare_scope
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from satchel.skill.file_tree import Tree, TreeFile
+    from satchel.store.workdir import Scope
+
+_CREATE_FLAGS = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+class StagingFolder:
+    """A staging folder of this process. Closing it, or leaving its context, deletes it."""
+
+    def __init__(self, scope: Scope) -> None:
+        """Create an empty staging folder.
+
+        Raises:
+            AccessDenied: a link in the scope leads elsewhere.
+            Refused: it cannot be created.
+        """
+        self.scope = scope
+        self._written: dict[str, PathState] = {}
+        with disk_errors_as_refusal(scope.work):
+            self.notes = tuple(prepare_scope(scope))
+            """Notes about the work folder."""
+            self.path = scope.part("stage", f"{os.getpid():x}-{os.urandom(6).hex()}")
+            self._alive = locked(self.path + ".alive", private=False)
+            # Locked before it exists, so that it never looks abandoned.
+            self._alive.__enter__()
+            try:
+                os.makedirs(os.path.join(self.path, "new"))
+            except OSError:
+                self._release()
+                raise
+        self._open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Delete what is left in it. What cannot be deleted goes with the next command."""
+        if self._open:
+            remove_tree(self.path)
+        self.detach()
+
+    def detach(self) -> None:
+        """Release the staging folder without deleting it: a journal on the disk needs it."""
+        if self._open:
+            self._open = False
+            self._release()
+
+    def _release(self) -> None:
+        with suppress(OSError):
+            os.unlink(self.path + ".alive")
+        with suppress(OSError):
+            self._alive.__exit__(None, None, None)
+
+    def folder(self, skill_id: str) -> str:
+        """The folder of one staged skill."""
+        path = os.path.join(self.path, "new", check_id(skill_id))
+        with disk_errors_as_refusal(path):
+            os.makedirs(path, exist_ok=True)
+        return path
+
+    def write_tree(self, skill_id: str, tree: Tree, over: str = "") -> TreeDigest:
+        """Write a skill's files; the digest is computed while they are written.
+
+        Args:
+            skill_id: The folder's name.
+            tree: The files.
+            over: The folder that it replaces or derives from; its mode bits are not widened.
+
+        Raises:
+            Unsafe: a path leads elsewhere, or two paths are one file on this file system.
+            SkillBroken: it is too large.
+            Refused: it cannot be written.
+        """
+        folder = self.folder(skill_id)
+        with disk_errors_as_refusal(folder):
+            taken = os.listdir(folder)
+        if taken:
+            raise Conflict(
+                say("The skill `{name}` is there twice", name=skill_id), say("Choose one of them")
+            )
+        try:
+            with disk_errors_as_refusal(folder):
+                marks = dict(sorted(_write_files(folder, tree).items()))
+                if over:
+                    _restrict_modes(folder, over)
+                FolderTree(folder)  # refuses links that lead outside
+                found = TreeDigest(digest_of(marks), marks)
+                self._written[skill_id] = PathState(found.digest, found, list_stamps(folder))
+        except BaseException:
+            remove_tree(folder)
+            raise
+        return found
+
+    def has_changed(self, skill_id: str, digest: str) -> bool:
+        """Whether a staged skill is not what `write_tree` wrote, and so not what was scanned."""
+        known = self._written.get(skill_id, PathState(digest))
+        return known.digest != digest or has_changed(self.folder(skill_id), known)
+
+
+def _write_files(folder: str, tree: Tree) -> dict[str, str]:
+    """Write the files below `folder`; returns their digests as in `TreeDigest.files`."""
+    from hashlib import sha256
+
+    marks: dict[str, str] = {}
+    made = {""}
+    room = LIMITS.size
+    # Links last, so that no file is written through one.
+    for file in sorted(tree.files, key=lambda file: file.mode == "link"):
+        _make_parents(folder, file, made)
+        path = os.path.join(folder, file.path)
+        if file.mode == "link":
+            leads = b"".join(tree.chunks(file.path))
+            os.symlink(leads, os.fsencode(path))
+            marks[file.path] = "link:" + os.fsdecode(leads)
+            continue
+        mode = 0o755 if file.mode == "program" else 0o644
+        total = sha256()
+        try:
+            descriptor = os.open(path, _CREATE_FLAGS, mode)
+        except FileExistsError as exc:
+            raise Unsafe(
+                "name-twice",
+                say("`{path}` has the same name as another file on this system", path=file.path),
+                say("Rename one of them"),
+            ) from exc
+        with os.fdopen(descriptor, "wb", buffering=0) as stream:
+            for chunk in tree.chunks(file.path):
+                room -= len(chunk)
+                if room < 0:
+                    raise SkillBroken(
+                        say("The skill is larger than {size} MiB", size=LIMITS.size >> 20),
+                        say("Remove what the skill does not need"),
+                    )
+                total.update(chunk)
+                rest = memoryview(chunk)
+                while rest:
+                    rest = rest[stream.write(rest) :]
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, mode)  # regardless of the umask
+        marks[file.path] = f"sha256:{total.hexdigest()}" + (" x" if mode == 0o755 else "")
+    return marks
+
+
+def _restrict_modes(new: str, old: str) -> None:
+    """Remove mode bits from staged paths that the paths which they replace do not have."""
+    with os.scandir(new) as entries:
+        for entry in entries:
+            there = os.path.join(old, entry.name)
+            if entry.is_dir(follow_symlinks=False) and not os.path.islink(there):
+                _restrict_modes(entry.path, there)
+            elif entry.is_file(follow_symlinks=False):
+                _restrict_mode(entry.path, there)
+    _restrict_mode(new, old)
+
+
+def _restrict_mode(new: str, old: str) -> None:
+    try:
+        known = os.lstat(old).st_mode
+    except OSError:
+        return
+    now = stat.S_IMODE(os.lstat(new).st_mode)
+    if not stat.S_ISLNK(known) and now & ~(known | stat.S_IRWXU):
+        os.chmod(new, now & (known | stat.S_IRWXU))
+
+
+def _make_parents(folder: str, file: TreeFile, made: set[str]) -> None:
+    parts = file.path.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts) or os.path.isabs(file.path):
+        raise Unsafe(
+            "path-escapes",
+            say("`{path}` leads out of the skill's folder", path=file.path),
+            say("Do not use what this comes from"),
+        )
+    here = ""
+    for part in parts[:-1]:
+        here = f"{here}/{part}" if here else part
+        if here not in made:
+            path = os.path.join(folder, here)
+            os.mkdir(path)
+            os.chmod(path, 0o755)  # noqa: S103 - a skill is for everyone who may see the project
+            made.add(here)
+
+
+def remove_stale_stages(scope: Scope) -> bool:
+    """Delete the staging folders of dead processes; True when there were any."""
+    from filelock import FileLock, Timeout
+
+    found = False
+    names = {name.removesuffix(".alive") for name in os.listdir(scope.part("stage"))}
+    for name in sorted(names):
+        path = scope.part("stage", name)
+        try:
+            check_lock_file(path + ".alive")
+            with FileLock(path + ".alive", timeout=0, blocking=False, thread_local=False):
+                found = True
+                remove_tree(path)
+                os.unlink(path + ".alive")
+        except (Timeout, OSError):  # in use, deleted meanwhile, or Windows
+            continue
+    return found
+
+
+def remove_tree(path: str) -> bool:
+    """Delete a path without following links; True when nothing is left."""
+    import shutil
+
+    with suppress(OSError):  # `ignore_errors` does not cover all
+        if os.path.islink(path) or not os.path.isdir(path):
+            os.unlink(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+            if os.path.lexists(path):
+                _make_writable(path)
+                shutil.rmtree(path, ignore_errors=True)
+    return not os.path.lexists(path)
+
+
+def _make_writable(path: str) -> None:
+    """Make protected folders writable: entries cannot be deleted from one that is not."""
+    os.chmod(path, 0o700)
+    for folder, inner, _ in os.walk(path):
+        for name in inner:
+            full = os.path.join(folder, name)
+            if not os.path.islink(full):
+                os.chmod(full, 0o700)

@@ -1,0 +1,268 @@
+"""Scopes, and their work folder `.satchel` with its owner.
+
+    R/skills/<id>/     the skills
+    R/satchel.lock     the lockfile
+    R/.satchel/        work folder: owner, lock, stage/, journal.json, history/, base/, trash/
+
+R is `.agents` of a project, or `~/.config/agents` for all projects.
+
+`.satchel/owner` holds an id derived from the user's key and the path (`library/ownership.py`). A
+work folder without it came with a clone or a copy, belongs to another user, or the project was
+moved. It is ignored: readers see an empty history, and every change is refused until it is removed.
+Without a state folder the key lives as long as the process. A scope without `marks` is not checked,
+which tests use.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from satchel._fs import is_really_inside, is_wrong_kind, make_folders, read_plain, write_atomic
+from satchel.errors import AccessDenied, Refused
+from satchel.i18n import say
+from satchel.library.locations import global_folder, user_folder
+from satchel.library.lockfile import lock_path
+from satchel.library.ownership import key_path, load_or_create_key, owner_id, read_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.settings import Settings
+    from satchel.skill.model import Skill
+
+
+Name = Literal["project", "global"]
+WORK = ".satchel"
+PARTS = ("stage", "history", "base", "trash")
+"""The folders of a work folder."""
+LOCK_TIMEOUT_S = 60.0
+_WORK_FILES = ("owner", "lock", "journal.json", "entry.new", ".gitignore")
+
+
+class Scope(NamedTuple):
+    """A folder of skills that Satchel writes to."""
+
+    name: Name
+    folder: str
+    """The folder with the skills, absolute."""
+    boundary: str = ""
+    """The project's folder, which no link may lead out of. Empty for the user's own scope."""
+    marks: str = ""
+    """The path of the user's key (`library/ownership.py`); empty disables the owner check."""
+
+    @property
+    def root(self) -> str:
+        """The folder that contains the skills, the lockfile and the work folder."""
+        return os.path.dirname(self.folder)
+
+    @property
+    def lock(self) -> str:
+        """The path of the lockfile."""
+        return lock_path(self.folder)
+
+    @property
+    def work(self) -> str:
+        """The path of the work folder."""
+        return os.path.join(self.root, WORK)
+
+    def target(self, skill_id: str) -> str:
+        """The path of a skill."""
+        return os.path.join(self.folder, skill_id)
+
+    def part(self, *names: str) -> str:
+        """A path in the work folder."""
+        return os.path.join(self.work, *names)
+
+
+def scope_of(settings: Settings, name: Name) -> Scope:
+    """The scope of that name.
+
+    Raises:
+        AccessDenied: a link in it leads out of the project.
+    """
+    if name == "project":
+        project = os.path.abspath(settings.project)
+        scope = Scope(name, user_folder(settings), project, key_path(settings.paths.state))
+    else:
+        folder = global_folder()
+        if not folder:
+            raise AccessDenied(
+                say("There is no home folder to keep skills in"), say("Set `HOME` to one")
+            )
+        scope = Scope(name, folder, marks=key_path(settings.paths.state))
+    check_places(scope)
+    return scope
+
+
+def check_scope(scope: Scope) -> None:
+    """Refuse a scope with links that lead elsewhere: a project may have brought them.
+
+    Raises:
+        AccessDenied: there is a link, or a file in place of a folder or the reverse.
+    """
+    check_places(scope)
+    for name in PARTS:
+        _check_kind(scope.part(name), stat.S_ISDIR)
+    for name in _WORK_FILES:
+        _check_kind(scope.part(name), stat.S_ISREG)
+
+
+def check_places(scope: Scope) -> None:
+    """The part of `check_scope` that needs no work folder."""
+    if scope.boundary:
+        for path in (scope.root, scope.folder):
+            if not is_really_inside(path, scope.boundary):
+                raise AccessDenied(
+                    say("`{path}` leads outside the project", path=path),
+                    say("Replace the link by a folder"),
+                )
+    _check_kind(scope.work, stat.S_ISDIR)
+
+
+def _check_kind(path: str, is_kind: Callable[[int], bool]) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:  # missing, or unreadable: the code that needs it reports that
+        return
+    if stat.S_ISLNK(mode):
+        raise AccessDenied(
+            say("`{path}` is a link; Satchel works only in a folder of its own", path=path),
+            say("Remove the link"),
+        )
+    if not is_kind(mode):
+        raise AccessDenied(
+            say("`{path}` is not what Satchel puts there", path=path), say("Move it elsewhere")
+        )
+
+
+def scope_name_of(settings: Settings, skill: Skill) -> Name:
+    """The name of the scope that contains a skill.
+
+    Raises:
+        Refused: it ships with a product, or lies where Satchel does not write.
+    """
+    if skill.is_system:
+        raise Refused(
+            say("`{name}` ships with a product and cannot be changed", name=skill.name),
+            say("Exclude it: add its name to the setting `exclude`"),
+        )
+    name = _scope_at(settings, skill)
+    if name is None or skill.origin.remote or not skill.origin.writable:
+        raise Refused(
+            say("`{name}` is in `{place}`, which Satchel does not write to",
+                name=skill.name, place=skill.origin.label),
+            say("Change it where it comes from"),
+        )  # fmt: skip
+    if "/" in skill.head.id or not skill.head.id:
+        raise Refused(
+            say("`{name}` lies within another folder, `{path}`",
+                name=skill.name, path=skill.head.id),
+            say("Change that folder by hand"),
+        )  # fmt: skip
+    return name
+
+
+def _scope_at(settings: Settings, skill: Skill) -> Name | None:
+    folders: tuple[tuple[Name, str], ...] = (
+        ("project", user_folder(settings)),
+        ("global", global_folder()),
+    )
+    real = os.path.realpath(skill.origin.root)
+    for name, folder in folders:
+        if folder and os.path.realpath(folder) == real:
+            return name
+    return None
+
+
+OWNER_FILE = "owner"
+_MAX_OWNER_BYTES = 4096
+_UNOWNED_FILES = re.compile(r"lock|\.gitignore|\.(?:\.gitignore|owner)\.[0-9]+\.[0-9a-f]{8}")
+"""Files without meaning, which may exist before the owner is written."""
+
+
+def is_ours(scope: Scope) -> bool:
+    """Whether this user's Satchel made the work folder; for readers.
+
+    Raises:
+        OSError: the owner cannot be read.
+    """
+    if not scope.marks:
+        return True
+    key = read_key(scope.marks)
+    return bool(key) and owner_id(key, scope.work) in _owners(scope)
+
+
+def claim_work_folder(scope: Scope) -> list[str]:
+    """Check the owner of the work folder, or set it in an unused one; returns notes.
+
+    Raises:
+        AccessDenied: it belongs to another owner.
+        OSError: it cannot be read or written.
+    """
+    if not scope.marks:
+        return []
+    key, why = load_or_create_key(scope.marks)
+    wanted = owner_id(key, scope.work)
+    if wanted not in _owners(scope):
+        # Read again: another process of this user may have written it meanwhile.
+        if not _is_unused(scope) and wanted not in _owners(scope):
+            raise AccessDenied(
+                say("`{path}` was not made here: it came with the project, belongs to another "
+                    "user, or the project was moved; nothing was changed", path=scope.work),
+                say("Remove it, then run the command again. The skills are not in it, but what "
+                    "could be undone is"),
+            )  # fmt: skip
+        make_folders(scope.work)
+        write_atomic(scope.part(OWNER_FILE), f"{wanted}\n".encode())
+    if not why:
+        return []
+    return [
+        say(
+            "`{path}` cannot be written ({reason}), so this change cannot be undone later, and the "
+            "next one is refused until `.satchel` is removed",
+            path=scope.marks,
+            reason=why,
+        )
+    ]
+
+
+def _owners(scope: Scope) -> list[str]:
+    """The owners of a work folder; 0.1 wrote several."""
+    try:
+        data = read_plain(scope.part(OWNER_FILE), _MAX_OWNER_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as exc:
+        if is_wrong_kind(exc):
+            return []
+        raise
+    return data.decode("ascii", "replace").split("\n")
+
+
+def _is_unused(scope: Scope) -> bool:
+    try:
+        return all(_UNOWNED_FILES.fullmatch(name) for name in os.listdir(scope.work))
+    except FileNotFoundError:
+        return True
+
+
+def prepare_scope(scope: Scope) -> list[str]:
+    """Create the work folder where it is missing; returns notes about it.
+
+    Raises:
+        AccessDenied: a link in the scope leads elsewhere, or it belongs to another owner.
+        OSError: it cannot be created.
+    """
+    check_places(scope)
+    said = claim_work_folder(scope)
+    check_scope(scope)
+    ignore = scope.part(".gitignore")
+    if not (os.path.isfile(ignore) and all(os.path.isdir(scope.part(name)) for name in PARTS)):
+        for name in PARTS:
+            make_folders(scope.part(name))
+        if not os.path.isfile(ignore):
+            write_atomic(ignore, b"*\n")
+    return said

@@ -1,0 +1,350 @@
+"""The tool excel_write: writes rows into a new workbook.
+
+Everything is checked before a file is touched, an existing file is replaced only on request, and
+the file is written atomically. A text that begins with `=` becomes a formula only on request, and
+never when it refers to something outside the workbook.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel.tools.excel.workbook import (
+    BAD_RANGE,
+    LAST_COLUMN_NUMBER,
+    LAST_ROW_NUMBER,
+    MAX_COLUMN_COUNT,
+    MAX_ROW_COUNT,
+    Area,
+    parse_range,
+)
+from satchel.tools.packaged import (
+    ALWAYS,
+    Failure,
+    PackagedParameter,
+    PackagedTool,
+    Text,
+    ToolAnswer,
+    ToolFailed,
+)
+from satchel.tools.workspace import WRITING
+
+if TYPE_CHECKING:
+    from satchel.tools.packaged import Job
+
+KINDS = (".xlsx",)
+_MAX_CELL_CHARS = 32_767
+_MAX_EXACT_INTEGER = 10**15
+"""Excel keeps fifteen digits of a number."""
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_SHEET = re.compile(r"[^\[\]:*?/\\\x00-\x1f]{1,31}")
+_REACHES_OUT = re.compile(
+    r"\|[^|]*!"  # DDE: a program is started
+    r"|\b(?:CALL|EXEC|REGISTER|REGISTER\.ID|RTD|WEBSERVICE|FILTERXML|HYPERLINK|IMAGE"
+    r"|IMPORT(?:DATA|FEED|HTML|RANGE|XML)|STOCKHISTORY|SQL\.REQUEST|CUBE\w+)\s*\("
+    r"|\[[^\]]*\][\w .'-]*!|\\\\|(?:https?|ftp|file)://",  # another workbook, another machine
+    re.IGNORECASE,
+)
+
+BAD_ROWS = Failure(
+    "bad-rows",
+    "INVALID_PARAM",
+    Text("`rows` is not a list of rows", "`rows` 不是行的列表"),
+    Text("{reason}"),
+    Text(
+        'Write it like [["Name", "Score"], ["Ada", 95]]',
+        '请使用 [["姓名", "分数"], ["张三", 95]] 的格式',
+    ),
+    Text(
+        "A row is no list, or a cell is neither text, number, true, false nor null",
+        "某行不是列表，或单元格不是文本、数字、true、false 或 null",
+    ),
+)
+ROWS_TOO_LARGE = Failure(
+    "rows-too-large",
+    "INVALID_PARAM",
+    Text("There are too many cells", "单元格数量过多"),
+    Text("{rows} x {columns}"),
+    Text(
+        "Write at most 1000 rows of 100 columns into one file",
+        "请每个文件最多写入 1000 行 × 100 列",
+    ),
+    Text(
+        "More than 1000 rows or 100 columns, or beyond the last cell",
+        "超过 1000 行或 100 列，或超出末尾单元格",
+    ),
+)
+BAD_CELL = Failure(
+    "bad-cell",
+    "INVALID_PARAM",
+    Text("Excel cannot hold this cell", "Excel 无法保存该单元格"),
+    Text("{cell} ({reason})"),
+    Text("Shorten the text or remove its control characters", "请缩短文本或去除控制字符"),
+    Text("More than 32,767 characters, or control characters", "超过 32767 个字符，或含控制字符"),
+)
+BAD_SHEET = Failure(
+    "bad-sheet",
+    "INVALID_PARAM",
+    Text("Excel does not allow this name of a sheet", "工作表名称不合法"),
+    Text("{sheet}"),
+    Text(
+        "Use 1 to 31 characters and none of []:*?/\\",
+        "请使用 1～31 个字符，且不含 []:*?/\\",
+    ),
+    Text("Too long, or with a character that Excel refuses", "名称过长，或含 Excel 不允许的字符"),
+)
+UNSAFE_FORMULA = Failure(
+    "unsafe-formula",
+    "PERMISSION_DENIED",
+    Text("The formula reaches out of the workbook", "公式会访问工作簿之外的内容"),
+    Text("{cell}: {formula}"),
+    Text(
+        "Write the value instead, or leave `formulas` false to write it as text",
+        "请直接写入数值，或将 `formulas` 保持为 false 以文本写入",
+    ),
+    Text(
+        "It names a web address, another file, a link or a program",
+        "公式引用了网址、其他文件、链接或程序",
+    ),
+)
+
+_DONE = Text(
+    "Wrote {rows} x {columns} cells to `{path}`, sheet `{sheet}`, {range}.",
+    "已将 {rows} 行 × {columns} 列写入 `{path}` 的工作表 `{sheet}`，区域 {range}。",
+)
+_REPLACED = Text("The file that was there is gone.", "原有文件已被替换。")
+_FOLDERS = Text("Made the folder {names}.", "已新建文件夹 {names}。")
+_AS_TEXT = Text(
+    "{count} texts that begin with `=` were written as text; set `formulas` to true to make them "
+    "formulas.",
+    "{count} 个以 `=` 开头的文本已按文本写入；将 `formulas` 设为 true 才会成为公式。",
+)
+_LONG_NUMBERS = Text(
+    "{count} numbers have more than 15 digits and were written as text, since Excel would round "
+    "them.",
+    "{count} 个数字超过 15 位，为避免 Excel 舍入已按文本写入。",
+)
+
+
+def run(job: Job) -> ToolAnswer:
+    """Write a workbook."""
+    given = job.arguments
+    path, overwrite = str(given["path"]), bool(given["overwrite"])
+    formulas = bool(given["formulas"])
+    sheet = str(given["sheet"]).strip() or "Sheet1"
+    # 1. Arguments, without touching the disk.
+    job.workspace.relative(path, KINDS)
+    if not _SHEET.fullmatch(sheet) or sheet[0] == "'" or sheet[-1] == "'":
+        raise ToolFailed(BAD_SHEET, sheet=sheet)
+    start = _start(str(given["start"]))
+    rows = _check_rows(given["rows"], start, formulas=formulas)
+    # 2. The target.
+    job.workspace.check_target(path, KINDS, overwrite=overwrite)
+    # 3. Build the file in memory, then write it atomically.
+    data, as_text, long_numbers = _build(rows, sheet, start, formulas=formulas)
+    done = job.workspace.write(path, data, overwrite=overwrite)
+    width = max(len(row) for row in rows)
+    area = Area(start[0], start[1], start[0] + width - 1, start[1] + len(rows) - 1)
+    said = [
+        job.say(_DONE, rows=len(rows), columns=width, path=done.path, sheet=sheet, range=area),
+        job.say(_REPLACED) if done.replaced else "",
+        job.say(_FOLDERS, names=", ".join(f"`{one}`" for one in done.folders))
+        if done.folders
+        else "",
+        job.say(_AS_TEXT, count=as_text) if as_text else "",
+        job.say(_LONG_NUMBERS, count=long_numbers) if long_numbers else "",
+    ]
+    answer: dict[str, Any] = {
+        "path": done.path,
+        "sheet": sheet,
+        "range": str(area),
+        "replaced": done.replaced,
+        "bytes": len(data),
+    }
+    return ToolAnswer(
+        " ".join(filter(None, said)), answer, stats={"bytes": len(data)}, path=done.path
+    )
+
+
+def _start(text: str) -> tuple[int, int]:
+    named, area = parse_range(text.strip() or "A1") if ":" not in text else ("", None)
+    if named or area is None:
+        raise ToolFailed(BAD_RANGE, range=text)
+    return area.left, area.top
+
+
+def _check_rows(given: Any, start: tuple[int, int], *, formulas: bool) -> list[list[Any]]:
+    rows: list[list[Any]] = []
+    for at, row in enumerate(cast("list[Any]", given)):
+        if not isinstance(row, list | tuple):
+            raise ToolFailed(BAD_ROWS, reason=f"rows[{at}]")
+        rows.append(list(cast("list[Any]", row)))
+    width = max((len(row) for row in rows), default=0)
+    right, bottom = start[0] + width - 1, start[1] + len(rows) - 1
+    if not width:
+        raise ToolFailed(BAD_ROWS, reason="[]")
+    if (
+        len(rows) > MAX_ROW_COUNT
+        or width > MAX_COLUMN_COUNT
+        or right > LAST_COLUMN_NUMBER
+        or bottom > LAST_ROW_NUMBER
+    ):
+        raise ToolFailed(ROWS_TOO_LARGE, rows=len(rows), columns=width)
+    for down, row in enumerate(rows):
+        for across, value in enumerate(row):
+            column, line = start[0] + across, start[1] + down
+            cell = str(Area(column, line, column, line)).partition(":")[0]
+            _check_cell(value, cell, formulas=formulas)
+    return rows
+
+
+def _check_cell(value: Any, cell: str, *, formulas: bool) -> None:
+    if value is None or isinstance(value, bool | int):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ToolFailed(BAD_ROWS, reason=f"{cell}: {value}")
+        return
+    if not isinstance(value, str):
+        raise ToolFailed(BAD_ROWS, reason=f"{cell}: {type(value).__name__}")
+    if len(value) > _MAX_CELL_CHARS:
+        raise ToolFailed(BAD_CELL, cell=cell, reason=f"{len(value):,} > {_MAX_CELL_CHARS:,}")
+    if _CONTROL.search(value):
+        raise ToolFailed(BAD_CELL, cell=cell, reason=repr(_CONTROL.findall(value)[0]))
+    if formulas and value.startswith("=") and _REACHES_OUT.search(value):
+        raise ToolFailed(UNSAFE_FORMULA, cell=cell, formula=value[:80])
+
+
+def _build(
+    rows: list[list[Any]], sheet: str, start: tuple[int, int], *, formulas: bool
+) -> tuple[bytes, int, int]:
+    """The workbook, the number of texts like formulas, and of numbers written as text."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    page = cast("Any", book.active)
+    page.title = sheet
+    as_text = long_numbers = 0
+    for down, row in enumerate(rows):
+        for across, value in enumerate(row):
+            if value is None:
+                continue
+            cell = page.cell(start[1] + down, start[0] + across)
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and abs(value) >= _MAX_EXACT_INTEGER
+            ):
+                value, long_numbers = str(value), long_numbers + 1  # noqa: PLW2901
+            cell.value = value
+            if isinstance(value, str) and cell.data_type != "s":
+                if value.startswith("=") and formulas:
+                    continue
+                # A text such as `=1+1` or `#N/A`. The quote prefix keeps it a text when edited.
+                as_text += value.startswith("=")
+                cell.data_type = "s"
+                cell.quotePrefix = True
+    stream = io.BytesIO()
+    book.save(stream)
+    return stream.getvalue(), as_text, long_numbers
+
+
+TOOL = PackagedTool(
+    "excel_write",
+    Text(
+        "Write rows into a new Excel file; up to 1000 x 100 cells, replaces only if told.",
+        "将行列数据写入新的 Excel 文件，最多 1000 行 × 100 列；文件已存在时默认不覆盖。",
+    ),
+    (
+        PackagedParameter(
+            "path",
+            "string",
+            required=True,
+            default=None,
+            description=Text(
+                "Path of the new file, relative to the project; required, must end in .xlsx, "
+                "missing folders are made. Example: reports/summary.xlsx",
+                "要写入的文件路径（相对工作区），必填，须以 .xlsx 结尾，缺少的文件夹会自动创建。"
+                "示例：reports/summary.xlsx",
+            ),
+            rule={"minLength": 1, "maxLength": 4096},
+        ),
+        PackagedParameter(
+            "rows",
+            "array",
+            required=True,
+            default=None,
+            description=Text(
+                "Rows of cells, each a list of texts, numbers, true, false or null; required, at "
+                'most 1000 rows x 100 columns. Example: [["Name", "Score"], ["Ada", 95]]',
+                "行的列表，每行是文本、数字、true、false 或 null 的列表；必填，"
+                '最多 1000 行 × 100 列。示例：[["姓名", "分数"], ["张三", 95]]',
+            ),
+            rule={"items": {"type": "array", "items": {}}, "minItems": 1},
+        ),
+        PackagedParameter(
+            "sheet",
+            "string",
+            required=False,
+            default="Sheet1",
+            description=Text(
+                "Name of the sheet, at most 31 characters; Sheet1 by default. Example: Summary",
+                "工作表名称，最多 31 个字符，默认 Sheet1。示例：汇总",
+            ),
+        ),
+        PackagedParameter(
+            "start",
+            "string",
+            required=False,
+            default="A1",
+            description=Text(
+                "Cell of the upper left corner, written like B2; A1 by default. Example: B2",
+                "左上角单元格，格式如 B2，默认 A1。示例：B2",
+            ),
+            rule={"maxLength": 20},
+        ),
+        PackagedParameter(
+            "formulas",
+            "boolean",
+            required=False,
+            default=False,
+            description=Text(
+                "Whether texts that begin with = become formulas; false by default, and they stay "
+                "text. Formulas that reach out of the workbook are refused. Example: true",
+                "以 = 开头的文本是否作为公式写入，默认 false，即按文本写入。"
+                "访问外部内容的公式会被拒绝。示例：true",
+            ),
+        ),
+        PackagedParameter(
+            "overwrite",
+            "boolean",
+            required=False,
+            default=False,
+            description=Text(
+                "Whether an existing file is replaced as a whole; false by default, and then it is "
+                "an error. Example: true",
+                "文件已存在时是否整体替换，默认 false，此时报错。示例：true",
+            ),
+        ),
+    ),
+    (
+        *ALWAYS,
+        *WRITING,
+        BAD_ROWS,
+        ROWS_TOO_LARGE,
+        BAD_CELL,
+        BAD_SHEET,
+        BAD_RANGE,
+        UNSAFE_FORMULA,
+    ),
+    run,
+    example={
+        "path": "reports/summary.xlsx",
+        "rows": [["Region", "Total"], ["North", 1820.5], ["South", 2240]],
+        "sheet": "Summary",
+    },
+    writes=True,
+)

@@ -1,0 +1,581 @@
+"""Tools declared in a skill.yaml: runs the skill's program with one JSON line in and one out.
+
+Before the process starts, the arguments, the files they name and the skill are checked, and secrets
+are looked up. The output of the program is untrusted: it is cut, redacted and framed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel._fs import is_inside, is_really_inside
+from satchel.errors import (
+    BuildFailed,
+    Changed,
+    InvalidInput,
+    LockBroken,
+    MissingRuntime,
+    Refused,
+    SatchelError,
+    SettingsError,
+)
+from satchel.i18n import Message, language, map_text
+from satchel.runners.base import BuildStopped, ProgramLimits, ProgramPermissions, RunRequest
+from satchel.skill.document import MANIFEST
+from satchel.tools.base import Tool
+from satchel.tools.framing import attribute, encodable, framed, one_line, plural
+from satchel.tools.lookup import refuse_use
+from satchel.tools.packaged import ToolFailed
+from satchel.tools.secrets import Redactor
+from satchel.tools.workspace import (
+    MAX_FILE_BYTES,
+    NOT_READABLE,
+    Workspace,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from satchel.envelope import Envelope, ErrorCode
+    from satchel.library import Library
+    from satchel.library.integrity import VerifiedFolder
+    from satchel.library.tool_scanner import ToolSkill
+    from satchel.runners.base import RunResult
+    from satchel.settings import Settings
+    from satchel.skill.manifest import FileAccess, ToolDecl, ToolManifest
+    from satchel.tools.base import ToolCall
+    from satchel.tools.program_runner import ProgramRunner
+    from satchel.tools.secrets import Secrets
+    from satchel.trace import Trace
+
+
+def check_files(
+    files: FileAccess,
+    arguments: Mapping[str, Any],
+    root: str,
+    limit: int = MAX_FILE_BYTES,
+    hidden: Callable[[str], bool] | None = None,
+) -> dict[str, Any]:
+    """Check the files that arguments name; returns the arguments with relative paths.
+
+    Raises:
+        ToolFailed: a path is outside, missing, no file, or too large.
+    """
+    found = dict(arguments)
+    workspace = Workspace(root, limit)
+    for name in files.read:
+        path = found.get(name)
+        if isinstance(path, str) and path:  # an omitted optional one is empty
+            found[name] = workspace.check_source(path)
+            if hidden is not None and hidden(os.path.realpath(os.path.join(root, found[name]))):
+                raise ToolFailed(NOT_READABLE, path=path)
+    for name in files.write:
+        path = found.get(name)
+        if isinstance(path, str) and path and name not in files.read:
+            found[name] = workspace.check_target(path, overwrite=True)
+    return found
+
+
+MAX_REQUEST_BYTES = 1024 * 1024
+"""Of the line that a program reads."""
+BUILD_TIMEOUT_S = 300.0
+MAX_DESCRIPTION_CHARS = 1024
+_MAX_SENTENCES_SHOWN = 6
+_MAX_STDERR_CHARS = 2_000
+_MAX_ERROR_CHARS = 2_000
+_FAULTS: dict[str, Message] = {
+    "cannot-start": Message("its program cannot be started"),
+    "timeout": Message("its program took too long and was ended"),
+    "cancelled": Message("the call was taken back"),
+    "crashed": Message("its program crashed"),
+    "exit-code": Message("its program failed"),
+    "memory": Message("its program took too much memory and was ended"),
+    "processes": Message("its program started too many processes and was ended"),
+    "no-reply": Message("its program said nothing"),
+    "partial-reply": Message("its program stopped in the middle of its answer"),
+    "too-long": Message("its program's answer is too long"),
+    "bad-utf8": Message("its program's answer is not UTF-8"),
+    "not-json": Message("its program's answer is not JSON"),
+    "not-an-object": Message("its program's answer is not a JSON object"),
+    "wrong-fields": Message("its program's answer has other fields than `output` and `error`"),
+    "two-replies": Message("its program answered more than once"),
+    "early-reply": Message("its program answered before it was asked"),
+    "closed-input": Message("its program did not read what it was asked"),
+}
+_ONE_LINE = (
+    "Write one line to stdout, a JSON object with `output` and `error`, and all else to stderr: "
+    "mend `{path}`"
+)
+MENDS = {
+    "processes": "Start fewer processes at once in `{path}`",
+    "cannot-start": "Check that `{path}` can be run, and run `satchel sandbox check`",
+    "too-long": "Answer with less at once: mend `{path}`",
+    "not-json": _ONE_LINE,
+    "not-an-object": _ONE_LINE,
+    "wrong-fields": _ONE_LINE,
+    "bad-utf8": _ONE_LINE,
+    "two-replies": _ONE_LINE,
+    "stderr": "Read what it wrote to stderr, then mend `{path}`",
+    "": "Read one line from stdin, answer with one line on stdout: mend `{path}`",
+}
+"""The fix of each fault, for the author of the program."""
+_UNQUOTED = frozenset((
+    "cannot-start", "timeout", "cancelled", "crashed", "exit-code", "memory", "processes",
+    "no-reply", "too-long", "bad-utf8", "not-an-object", "closed-input",
+))  # fmt: skip
+"""Faults whose detail contains no output of the program."""
+_NO_FILE = re.compile(
+    r"FileNotFoundError|PermissionError|ENOENT|EACCES|no such file|permission denied",
+    re.IGNORECASE,
+)
+"""How runtimes report that a file is missing or may not be opened."""
+_MAX_DETAIL_CHARS = 300
+_MAX_QUOTE_CHARS = 60
+_MAX_PATH_CHARS = 1_000
+
+
+class ProgramTool(Tool):
+    """A tool whose program is in a skill's folder."""
+
+    def __init__(
+        self,
+        source: ToolSkill,
+        tool: ToolDecl,
+        *,
+        library: Library,
+        settings: Settings,
+        engine: ProgramRunner,
+        secrets: Secrets,
+        trace: Trace,
+    ) -> None:
+        self._source = source
+        self._tool = tool
+        self._library = library
+        self._settings = settings
+        self._engine = engine
+        self._secrets = secrets
+        self._trace = trace
+        manifest = source.manifest
+        self.name = tool.name
+        self.owner = source.skill.name
+        self.description = describe_tool(tool)
+        self.parameters = _clean_schema(tool.schema())
+        self.hints = {
+            # A program may do whatever its sandbox permits, so nothing is promised.
+            "readOnlyHint": False,
+            "destructiveHint": manifest.files.access == "write",
+            "idempotentHint": False,
+            "openWorldHint": manifest.network,
+        }
+
+    def run(self, call: ToolCall) -> Envelope:
+        """Run the program once."""
+        source, manifest = self._source, self._source.manifest
+        skill = source.skill
+        try:
+            verified = self._library.seals.check(skill)
+            if not verified.has(MANIFEST, source.digest):
+                raise _changed(skill.name)
+        except (Refused, LockBroken) as exc:
+            return refuse_use(call, exc)
+        arguments = call.arguments
+        files = manifest.files
+        if files.read or files.write:
+            from satchel.tools.read_file import state_at
+
+            def hidden(path: str) -> bool:
+                return state_at(self._library, path) == "excluded"
+
+            try:
+                arguments = check_files(files, arguments, self._settings.project, hidden=hidden)
+            except ToolFailed as exc:
+                reader = language() if call.as_person else self._settings.tool_language
+                message = exc.failure.message(reader, exc.values)
+                return call.fail(exc.failure.code, message, "", {"failure": exc.failure.id})
+        _check_size(arguments)
+        try:
+            secrets = self._secrets.values(manifest.secrets) if manifest.secrets else ()
+        except SettingsError as exc:
+            return call.fail(
+                "EXECUTION_ERROR",
+                Message("The tool `{tool}` needs a secret. {why}", tool=self.name, why=exc.message),
+                Message(
+                    "Only a person can change that ({step}). Tell the user",
+                    people="{step}",
+                    step=exc.hint,
+                ),
+                {"failure": "missing-secret", "fix": exc.hint},
+            )
+        digest = verified.tree.digest
+        own = self._library.seals.is_own(skill)
+        try:
+            program = self._engine.prepare(
+                skill.base_dir,
+                manifest,
+                digest,
+                confirm=lambda: _confirm(verified, skill.name),
+                cancel=call.cancel,
+                seconds=BUILD_TIMEOUT_S,
+                own=own,
+            )
+        except (MissingRuntime, BuildFailed) as exc:
+            return self._build_failed(call, exc)
+        except Changed as exc:
+            return refuse_use(call, exc)
+        except BuildStopped as exc:
+            return self._build_stopped(call, exc.fault)
+        redactor = Redactor(secrets)
+        limits = limits_of(manifest, self._settings)
+        result = self._engine.run(
+            RunRequest(
+                skill.ref,
+                self.name,
+                arguments,
+                program,
+                self._permissions(secrets),
+                # Cut later, after redaction: a cut could split a secret.
+                limits._replace(
+                    output=limits.reply, raw=limits.reply if call.as_person else limits.raw
+                ),
+                several=manifest.several,
+                workers=manifest.workers,
+                cancel=call.cancel,
+                own=own,
+                key=call.key,
+            )
+        )
+        return self._reply(call, _redacted(result, redactor, limits), limits, redactor.count)
+
+    def _permissions(self, secrets: tuple[tuple[str, str], ...]) -> ProgramPermissions:
+        manifest = self._source.manifest
+        access = manifest.files.access
+        project = self._settings.project
+        return ProgramPermissions(
+            project if access != "none" else "",
+            writable=access == "write",
+            network=manifest.network,
+            secrets=secrets,
+            guard=guarded_paths(self._library, self._settings) if access == "write" else (),
+        )
+
+    def _reply(
+        self, call: ToolCall, result: RunResult, limits: ProgramLimits, redacted: int
+    ) -> Envelope:
+        data: dict[str, Any] = {
+            "tool": self.name,
+            "skill": self.owner,
+            "output": result.output,
+            "tier": result.tier,
+            "way": result.way,
+            "limits": {
+                "timeout": limits.timeout,
+                "output": limits.output,
+                "memory": limits.memory,
+                "file_size": limits.file_size,
+            },
+            "denied": list(result.denied),
+            "exit": result.exit_code,
+        }
+        if result.data is not None and self._tool.returns is not None:
+            data["data"] = result.data
+        if result.truncated:
+            data["truncated"] = result.truncated
+        if result.raw and (call.as_person or result.fault is not None):
+            data["raw"] = result.raw
+        if result.stderr:
+            data["stderr"] = result.stderr[-_MAX_STDERR_CHARS:]  # for people: never in the text
+        stats: dict[str, Any] = {
+            "waited_ms": round(result.waited_ms, 1),
+            "ran_ms": round(result.ran_ms, 1),
+            "characters": len(result.output),
+        }
+        if result.peak:
+            stats["peak_bytes"] = result.peak
+        if redacted:
+            stats["redacted_secrets"] = redacted
+        self._record(result)
+        if result.fault is not None:
+            return self._fault(call, result, data, stats, limits)
+        if result.error:
+            return self._error(call, result, data, stats)
+        notes: list[str] = []
+        if result.truncated:
+            notes.append(
+                f"The answer is longer: {plural(result.truncated, 'character')} cut after "
+                f"{limits.output:,}. Ask for less at once to see the rest."
+            )
+        if redacted:
+            notes.append("Values of secrets were replaced by their names.")
+        return call.answer(
+            "\n".join((self._framed(result.output), *notes)),
+            data,
+            partial=bool(result.truncated),
+            stats=stats,
+        )
+
+    def _framed(self, text: str, kind: str = "") -> str:
+        mark = f' kind="{kind}"' if kind else ""
+        marks = f'tool="{self.name}" skill="{attribute(self.owner)}"{mark}'
+        return framed("tool-output", marks, text)
+
+    def _error(
+        self, call: ToolCall, result: RunResult, data: dict[str, Any], stats: dict[str, Any]
+    ) -> Envelope:
+        """The envelope for an error that the program reports; its message is the next step."""
+        message = one_line(result.error, _MAX_ERROR_CHARS)
+        step = self._file_access_hint(call, result) or ""
+        reply = call.fail("EXECUTION_ERROR", message, step, data)
+        text = self._framed(result.error[:_MAX_ERROR_CHARS], "error")
+        if result.output:
+            text = f"{self._framed(result.output)}\n{text}"
+        if step:
+            text = f"{text}\n{step}"
+        return reply._replace(text=text, stats={**reply.stats, **stats})
+
+    def _fault(
+        self,
+        call: ToolCall,
+        result: RunResult,
+        data: dict[str, Any],
+        stats: dict[str, Any],
+        limits: ProgramLimits,
+    ) -> Envelope:
+        fault = str(result.fault)
+        data["fault"] = fault
+        why = _FAULTS.get(fault, _FAULTS["exit-code"])
+        shown = _shortened(result.detail, fault)
+        code = "TIMEOUT" if fault == "timeout" else "EXECUTION_ERROR"
+        step = self._file_access_hint(call, result) or self._next_step(
+            fault, limits, complained=bool(result.stderr)
+        )
+        failed = whole = self._failed(why)
+        if shown:
+            values = {**failed.values, "detail": shown}
+            whole = Message("The tool `{tool}` failed: {fault} ({detail})", **values)
+        reply = call.fail(cast("ErrorCode", code), whole, step, data)
+        if shown and fault not in _UNQUOTED:  # it quotes output, which must be framed
+            plain = call.fail(cast("ErrorCode", code), failed, step).text
+            reply = reply._replace(text=f"{plain}\n{self._framed(shown, 'fault')}")
+        return reply._replace(stats={**reply.stats, **stats})
+
+    def _next_step(self, fault: str, limits: ProgramLimits, *, complained: bool) -> Message:
+        """The next step after a fault; the user may be the author of the program."""
+        if fault == "cancelled":
+            return Message("Call it again when it is wanted")
+        if fault == "timeout":
+            people = "It had {seconds} seconds; make it faster, or raise `timeout:` in `skill.yaml`"
+            if limits.timeout == 1:
+                people = "It had 1 second; make it faster, or raise `timeout:` in `skill.yaml`"
+            text = "It has {seconds} seconds. Ask for less at once, or tell the user"
+            return Message(text, people=people, seconds=f"{limits.timeout:g}")
+        if fault == "memory":
+            return Message(
+                "It may hold {size} MB. Ask for less at once, or tell the user",
+                people="It may hold {size} MB; hold less at once, or raise the setting "
+                "`tool_memory`",
+                size=limits.memory >> 20,
+            )
+        path = os.path.join(self._source.skill.base_dir, self._source.manifest.entry)
+        if is_inside(path, self._settings.project):
+            path = os.path.relpath(path, self._settings.project)
+        people = MENDS.get(fault) or MENDS["stderr" if complained else ""]
+        text = "This is a fault of the skill: tell the user, and go on"
+        return Message(text, people=people, path=path)
+
+    def _file_access_hint(self, call: ToolCall, result: RunResult) -> Message | None:
+        """The next step when a program without file access seems to miss a file.
+
+        That is when a runtime reports it, or when an argument is the path of a file of the project.
+        """
+        if self._source.manifest.files.access != "none":
+            return None
+        words = f"{result.error}\n{result.detail}\n{result.stderr}"
+        if not _NO_FILE.search(words) and not any(map(self._has_file, call.arguments.values())):
+            return None
+        return Message(
+            "It may not read the project's files: tell the user that `files: read` is missing in "
+            "its `skill.yaml`",
+            people="It may not read the project's files: add `files: read` to its `skill.yaml`",
+        )
+
+    def _has_file(self, value: Any) -> bool:
+        if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATH_CHARS or "\0" in value:
+            return False
+        path = os.path.join(self._settings.project, value)
+        return os.path.isfile(path) and is_really_inside(path, self._settings.project)
+
+    def _failed(self, why: Message) -> Message:
+        return Message("The tool `{tool}` failed: {fault}", tool=self.name, fault=why)
+
+    def _build_failed(self, call: ToolCall, exc: MissingRuntime | BuildFailed) -> Envelope:
+        """The envelope when no program could be built; `fix` is for `satchel why`."""
+        kind = "missing-runtime" if isinstance(exc, MissingRuntime) else "build-failed"
+        data = {"failure": kind, "fix": exc.hint}
+        return call.fail(cast("ErrorCode", exc.code), exc.message, exc.hint, data)
+
+    def _build_stopped(self, call: ToolCall, fault: str) -> Envelope:
+        data = {"tool": self.name, "skill": self.owner, "fault": fault}
+        if fault == "cancelled":
+            why, step = _FAULTS[fault], Message("Call it again when it is wanted")
+            return call.fail("EXECUTION_ERROR", self._failed(why), step, data)
+        why = Message(
+            "preparing it for its first use took longer than {seconds} seconds",
+            seconds=f"{BUILD_TIMEOUT_S:g}",
+        )
+        step = Message(
+            "What was downloaded is kept: call it again later, or tell the user",
+            people="What was downloaded is kept: try it again later",
+        )
+        return call.fail("TIMEOUT", self._failed(why), step, data)
+
+    def _record(self, result: RunResult) -> None:
+        """Record the run without arguments and answers: they are private."""
+        self._trace.record(
+            "ran",
+            (self.owner,),
+            tool=self.name,
+            ref=self._source.skill.ref,
+            ended=result.fault or ("error" if result.error else "well"),
+            tier=result.tier,
+            way=result.way,
+            ran_ms=round(result.ran_ms, 1),
+            waited_ms=round(result.waited_ms, 1),
+            denied=len(result.denied),
+        )
+
+
+def describe_tool(tool: ToolDecl) -> str:
+    """The description for a model: the author's text, bounded and encodable."""
+    lines = [_clean(tool.description, MAX_DESCRIPTION_CHARS)]
+    for title, sentences in (
+        ("Use it when", tool.docs.when_to_use),
+        ("Not for", tool.docs.when_not_to_use),
+    ):
+        if sentences:
+            shown = "; ".join(
+                one_line(encodable(text), 200) for text in sentences[:_MAX_SENTENCES_SHOWN]
+            )
+            lines.append(f"{title}: {shown}")
+    return "\n".join(lines)
+
+
+def _clean(text: str, limit: int) -> str:
+    return encodable(text[:limit])
+
+
+def _clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    for rule in schema["properties"].values():
+        rule["description"] = _clean(rule["description"], MAX_DESCRIPTION_CHARS)
+        if isinstance(rule.get("default"), str):
+            # A long default is an error of the skill.yaml.
+            rule["default"] = _clean(rule["default"], MAX_DESCRIPTION_CHARS)
+    return schema
+
+
+def _check_size(arguments: Mapping[str, Any]) -> None:
+    size = sum(len(value) for value in arguments.values() if isinstance(value, str))
+    if size > MAX_REQUEST_BYTES // 4:
+        import json
+
+        size = len(json.dumps(dict(arguments), ensure_ascii=False).encode())
+        if size > MAX_REQUEST_BYTES:
+            raise InvalidInput(
+                Message(
+                    "The arguments have {size} bytes; at most {limit} are handed over",
+                    size=f"{size:,}",
+                    limit=f"{MAX_REQUEST_BYTES:,}",
+                ),
+                Message("Write long text to a file and give its path"),
+            )
+
+
+def _redacted(result: RunResult, redactor: Redactor, limits: ProgramLimits) -> RunResult:
+    output = encodable(redactor.text(result.output))
+    cut = max(len(output) - limits.output, 0)
+    clean = result._replace(
+        output=output[: limits.output],
+        truncated=result.truncated + cut,
+        error=encodable(redactor.text(result.error)),
+        detail=map_text(result.detail, lambda text: encodable(redactor.fragments(text))),
+        data=redactor.value(result.data),
+        denied=tuple(encodable(redactor.fragments(one)) for one in result.denied),
+        stderr=encodable(redactor.pieces(result.stderr)),
+    )
+    counted = redactor.count  # `raw` repeats what was counted
+    raw = encodable(redactor.pieces(result.raw))
+    redactor.count = counted
+    return clean._replace(raw=raw)
+
+
+def _confirm(verified: VerifiedFolder, name: str) -> None:
+    """Check that nothing in a skill was touched since it was verified.
+
+    Comparing the content would not do: it may have been changed and restored in between.
+
+    Raises:
+        Changed: something was touched.
+    """
+    from satchel.library.fingerprint import list_stamps
+
+    try:
+        same = list_stamps(verified.path, verified.only) == verified.rows
+    except (OSError, SatchelError):
+        same = False
+    if not same:
+        raise _changed(name)
+
+
+def _changed(name: str) -> Changed:
+    message = Message("The skill `{name}` changed meanwhile", name=name)
+    return Changed(message, Message("Call it again"))
+
+
+def _shortened(detail: str, fault: str) -> str:
+    if fault not in _UNQUOTED:
+        detail = map_text(detail, _cut)
+    return one_line(detail, _MAX_DETAIL_CHARS)
+
+
+def _cut(quoted: str) -> str:
+    """Shorten a quotation, which may be in backticks."""
+    mark = "`" if quoted.startswith("`") else ""
+    text = quoted.strip("`")
+    if len(text) > _MAX_QUOTE_CHARS:
+        text = text[:_MAX_QUOTE_CHARS].rstrip("…") + "…"
+    return f"{mark}{text}{mark}"
+
+
+def limits_of(manifest: ToolManifest, settings: Settings) -> ProgramLimits:
+    """The limits of a program, for calls and for its author's tests."""
+    return ProgramLimits(
+        timeout=manifest.timeout or float(max(settings.tool_timeout, 1)),
+        output=max(settings.tool_output, 1),
+        memory=max(settings.tool_memory, 1) << 20,
+    )
+
+
+def guarded_paths(library: Library, settings: Settings) -> tuple[str, ...]:
+    """Paths in a project that no tool may write: locations of skills, lockfiles, `.satchel`.
+
+    Includes folders of other agents, whether this library reads them or not. The paths are real up
+    to the project; links below it are kept, since they must not be redirected either.
+    """
+    from satchel.library import default_locations
+
+    project = settings.project.rstrip("/")
+    real = os.path.realpath(project)
+    found: dict[str, None] = {}
+    for place in (*library.locations, *default_locations(settings._replace(ecosystem=True))):
+        paths = [place.path]
+        if place.single:
+            paths = [os.path.join(place.path, name) for name in ("SKILL.md", "skill.md")]
+        elif place.lock:
+            paths += (place.lock, os.path.join(os.path.dirname(place.lock), ".satchel"))
+        for path in paths:
+            inside = is_inside(path, project)
+            at = real + path[len(project) :] if inside else os.path.realpath(path)
+            if is_inside(at, real):
+                found[at] = None
+    return tuple(found)

@@ -1,0 +1,173 @@
+"""Validates the arguments of a call against a tool's schema.
+
+Supports what our schemas use: one object with properties of simple types and bounds, and no unknown
+properties. All errors are reported at once, so that a model needs one more try and not three.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from satchel.errors import InvalidInput
+from satchel.i18n import Message, join_messages
+from satchel.tools.framing import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MAX_ECHO_DEPTH = 6
+_MAX_ECHO_BITS = 4_000  # beyond this Python refuses to write a number out
+_MAX_NUMBER_BITS = 1_024
+_KINDS = {
+    "string": Message("a text"),
+    "integer": Message("a whole number"),
+    "number": Message("a number"),
+    "boolean": Message("true or false"),
+}
+
+
+def read_arguments(arguments: Any) -> dict[str, Any]:
+    """The arguments as a table; some providers send JSON text.
+
+    Raises:
+        InvalidInput: they are neither a table nor a JSON object.
+    """
+    if arguments is None:
+        return {}
+    if isinstance(arguments, str | bytes):
+        import json
+
+        if not arguments.strip():
+            return {}
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError) as exc:
+            raise InvalidInput(
+                Message("The arguments are not valid JSON"), Message("Send one JSON object")
+            ) from exc
+    try:
+        return {str(key): value for key, value in arguments.items()}
+    except (AttributeError, TypeError) as exc:
+        raise InvalidInput(
+            Message("The arguments are {kind}, not an object", kind=_kind_of(arguments)),
+            Message("Send one JSON object"),
+        ) from exc
+
+
+def echo(value: Any, depth: int = 0) -> Any:
+    """A JSON-safe copy: other values are replaced by text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() < _MAX_ECHO_BITS else "(very large number)"
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth >= _MAX_ECHO_DEPTH:
+        return "…"
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        return {encodable(str(key)): echo(item, depth + 1) for key, item in table.items()}
+    if isinstance(value, list | tuple):
+        rows = cast("list[Any]", value)
+        return [echo(item, depth + 1) for item in rows]
+    return f"({type(value).__name__})"
+
+
+def check(
+    arguments: dict[str, Any], schema: Mapping[str, Any], aliases: Mapping[str, str]
+) -> dict[str, Any]:
+    """Resolve aliases, validate, and fill in defaults.
+
+    Raises:
+        InvalidInput: with all errors in the message.
+    """
+    errors: list[str] = []
+    properties: dict[str, dict[str, Any]] = schema["properties"]
+    found: dict[str, Any] = {}
+    for given, value in arguments.items():
+        name = aliases.get(given, given)
+        if name not in properties:
+            shown = encodable(given)[:60]
+            errors.append(
+                Message("there is no parameter `{name}`", name=shown)
+                if errors
+                else Message("There is no parameter `{name}`", name=shown)
+            )
+        elif value is None:
+            continue  # models write null for what they leave out
+        elif name in found and found[name] != value:
+            names = {"name": given, "other": name}
+            errors.append(
+                Message("`{name}` and `{other}` are the same parameter and differ", **names)
+            )
+        else:
+            found[name] = encodable(value) if isinstance(value, str) else value
+    required: list[str] = schema.get("required", [])
+    errors += [Message("`{name}` is missing", name=name) for name in required if name not in found]
+    for name, value in found.items():
+        error = _value_error(value, properties[name])
+        if error:
+            errors.append(Message("`{name}` {slip}", name=name, slip=error))
+        elif isinstance(value, float) and properties[name]["type"] == "integer":
+            found[name] = int(value)
+    if errors:
+        step = Message("It takes no parameters")
+        if properties:
+            step = Message("The parameters are {names}", names=[f"`{one}`" for one in properties])
+        raise InvalidInput(join_messages(errors), step)
+    for name, rule in properties.items():
+        if name not in found and "default" in rule:
+            found[name] = rule["default"]
+    return found
+
+
+def _value_error(value: Any, rule: Mapping[str, Any]) -> str:
+    kind = str(rule["type"])
+    wrong = Message(
+        "must be {kind}, not {other_kind}", kind=_KINDS[kind], other_kind=_kind_of(value)
+    )
+    if kind == "boolean":
+        return "" if isinstance(value, bool) else wrong
+    if kind in ("integer", "number"):
+        return _number_error(value, rule, wrong)
+    if not isinstance(value, str):
+        return wrong
+    if len(value.strip()) < rule.get("minLength", 0):
+        return Message("is empty")
+    if len(value) > rule.get("maxLength", len(value)):
+        return Message(
+            "has {count} characters; at most {most} are taken",
+            count=f"{len(value):,}",
+            most=f"{rule['maxLength']:,}",
+        )
+    return ""
+
+
+def _number_error(value: Any, rule: Mapping[str, Any], wrong: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return wrong
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_NUMBER_BITS:
+            return Message("is too large a number")
+    elif not math.isfinite(value) or (rule["type"] == "integer" and value % 1):
+        return wrong
+    if value < rule.get("minimum", value):
+        return Message("must be at least {least}", least=rule["minimum"])
+    if value > rule.get("maximum", value):
+        return Message("must be at most {most}", most=rule["maximum"])
+    return ""
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return Message("true or false")
+    if isinstance(value, int | float):
+        return Message("a number")
+    if isinstance(value, str):
+        return Message("a text")
+    if isinstance(value, list | tuple):
+        return Message("a list")
+    return Message("an object") if isinstance(value, dict) else type(value).__name__

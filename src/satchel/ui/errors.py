@@ -1,0 +1,202 @@
+"""Error handlers of all routes: an error becomes a page or a part of one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+
+from satchel.errors import (
+    AccessDenied,
+    Conflict,
+    InternalError,
+    InvalidInput,
+    MissingExtra,
+    NotFound,
+    Refused,
+    SatchelError,
+    ServerFailed,
+    SkillBroken,
+)
+from satchel.i18n import listed, say
+from satchel.ui.templating import page, part
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_CHOICE = re.compile(r"'([^']*)'")
+_MAX_CHOICES_LISTED = 8
+_NO_INTEGER = frozenset(("int_parsing", "int_type", "int_from_float", "int_parsing_size"))
+
+
+def invalid(error: Mapping[str, Any]) -> str:
+    """Return one validation error of pydantic as a sentence."""
+    place = tuple(str(one) for one in error.get("loc", ()))
+    path = ".".join(place[1:]) or "body"
+    name = label_of(*place[:2])
+    field = f"“{name}”" if name else f"`{path}`"
+    return _sentence(error, field)
+
+
+def unreadable(words: str) -> str:
+    """Return what is wrong with a form that Starlette could not parse, by its message."""
+    if words.startswith("Too many files"):
+        return say("The form has too many files")
+    if words.startswith("Too many"):
+        return say("The form has too many fields")
+    if "exceeded maximum size" in words:
+        return say("A field of the form is too long")
+    return say("What was sent cannot be read")
+
+
+def _sentence(error: Mapping[str, Any], field: str) -> str:
+    kind = str(error.get("type", ""))
+    limits: Mapping[str, Any] = error.get("ctx") or {}
+    choices = _CHOICE.findall(str(limits.get("expected", "")))
+    if kind in {"literal_error", "enum"} and 0 < len(choices) <= _MAX_CHOICES_LISTED:
+        names = listed(f"`{one}`" for one in choices)
+        return say("{field} is none of {names}", field=field, names=names)
+    missing = say("{field} is missing", field=field)
+    most, least = limits.get("max_length", 0), limits.get("ge", 0)
+    sentences = {
+        "missing": missing,
+        "string_too_short": missing,
+        "string_too_long": say("{field} has more than {most} characters", field=field, most=most),
+        "greater_than_equal": say("{field} must be at least {least}", field=field, least=least),
+        "less_than_equal": say(
+            "{field} must be at most {most}", field=field, most=limits.get("le", 0)
+        ),
+        **dict.fromkeys(_NO_INTEGER, say("{field} is not a whole number", field=field)),
+    }
+    return sentences.get(kind) or say("{field} is not what belongs there", field=field)
+
+
+def label_of(part: str = "", name: str = "") -> str:
+    """Return the label of a form field; empty for hidden fields."""
+    if part == "query":
+        return {
+            "budget": say("Budget"),
+            "goal": say("A request"),
+            "q": say("Search the skills"),
+            "unit": say("Counted in"),
+        }.get(name, "")
+    if part != "body":
+        return ""
+    return {
+        "accept_risk": say("Why it may be installed all the same"),
+        "description": say("Description"),
+        "name": say("Name"),
+        "note": say("Note"),
+        "own": say("Id"),
+        "password": say("Password"),
+        "path": say("Folder in it"),
+        "ref": say("Branch, tag or commit"),
+        "scope": say("Where"),
+        "source": say("Address"),
+    }.get(name, "")
+
+
+_STATUS: tuple[tuple[type[SatchelError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (InvalidInput, 422),
+    (AccessDenied, 403),
+    (Refused, 403),
+    (SkillBroken, 422),
+    (ServerFailed, 502),
+    (MissingExtra, 501),
+    (InternalError, 500),
+)
+"""The first match counts; 400 for other errors."""
+
+
+_NOT_OURS = frozenset(
+    ("Request Entity Too Large", "Content Too Large", "Unsupported Media Type", "Bad Request",
+     "There was an error parsing the body", "There was an error parsing the body.")
+)  # fmt: skip
+"""Messages of the framework that are not shown."""
+
+
+class PageError(NamedTuple):
+    """An error as a page shows it."""
+
+    status: int
+    message: str
+    hint: str
+
+
+def catch_all(app: FastAPI) -> None:
+    """Register handlers that turn every error into a page."""
+
+    @app.exception_handler(SatchelError)
+    def _ours(request: Request, exc: SatchelError) -> Response:
+        return answer(request, failure_of(exc))
+
+    @app.exception_handler(HTTPException)
+    def _http(request: Request, exc: HTTPException) -> Response:
+        failure = _http_error(exc.status_code)
+        if isinstance(exc.__context__, MultiPartException):
+            failure = failure._replace(message=unreadable(exc.detail))
+        elif exc.status_code in {413, 415, 400} and exc.detail not in _NOT_OURS:
+            failure = failure._replace(message=exc.detail)
+        made = answer(request, failure)
+        for name in ("allow", "connection", "retry-after"):
+            if value := (exc.headers or {}).get(name) or (exc.headers or {}).get(name.title()):
+                made.headers[name] = value
+        return made
+
+    @app.exception_handler(RequestValidationError)
+    def _input(request: Request, exc: RequestValidationError) -> Response:
+        first: dict[str, Any] = dict(exc.errors()[0]) if exc.errors() else {}
+        return answer(request, PageError(422, invalid(first), say("Correct it")))
+
+    @app.exception_handler(Exception)
+    def _bug(request: Request, exc: Exception) -> Response:
+        words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
+        hint = say("The terminal of `satchel ui` says more")
+        return answer(request, PageError(500, words, hint))
+
+
+def _http_error(status: int) -> PageError:
+    """The message for an HTTP status. It repeats nothing of the request."""
+    other = (say("The server answers {status}", status=status), "")
+    message, hint = {
+        400: (say("What was sent cannot be read"), ""),
+        404: (say("There is no such page"), say("Go back to the list of skills")),
+        405: (say("This cannot be done with this address"), ""),
+        408: (say("Nothing came for too long"), say("Send it again")),
+        413: (say("This is too large"), say("Send less")),
+        415: (say("This is not what is sent to this address"), ""),
+        429: (say("Too many pages are open"), say("Close some of them")),
+    }.get(status, other)
+    return PageError(status, message, hint)
+
+
+def failure_of(exc: SatchelError) -> PageError:
+    """Return status, message and hint for an error."""
+    status = next((number for kind, number in _STATUS if isinstance(exc, kind)), 400)
+    return PageError(status, exc.message, exc.hint)
+
+
+def answer(request: Request, failure: PageError, typed: Sequence[tuple[str, str]] = ()) -> Response:
+    """Render an error as a page, or as a part of one for htmx.
+
+    Args:
+        request: The failed request.
+        failure: The error.
+        typed: Labels and texts of a form that would be lost; the page shows them.
+    """
+    if request.headers.get("hx-request"):
+        made = part(request, "failure_note.html", status=failure.status, failure=failure)
+        # Shown in the message area, whatever the form wanted to replace.
+        made.headers["HX-Retarget"] = "#notes"
+        made.headers["HX-Reswap"] = "innerHTML"
+        return made
+    return page(request, "failure.html", status=failure.status, failure=failure, typed=typed)

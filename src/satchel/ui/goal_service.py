@@ -1,0 +1,380 @@
+"""The goals shown by the web UI: one engine per server, and the processes that continue goals.
+
+The engine is opened with the first page of goals and runs no steps. As in the terminal, workers run
+them where an engine is shared by machines; else a separate process continues a goal that was
+answered or retried, and outlives this server.
+
+While a goal is shown, one task polls the engine and notifies the pages. It listens to events where
+the engine has them, and also polls every second: a killed process sends no event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from satchel._optional import must_be_installed
+from satchel.errors import InvalidInput, Refused, SatchelError, ServerFailed
+from satchel.goals.approvals import asks_model, first_unapproved, needs_model, unfinished_plan
+from satchel.goals.drawing.svg import stable_layout, to_inline_svg
+from satchel.goals.engines.factory import is_shared, open_engine, resume_in_background
+from satchel.goals.model import OVER
+from satchel.i18n import language, say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable
+
+    from satchel.goals.drawing.layout import Layout
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.engines.factory import Background
+    from satchel.goals.model import GoalReport, Plan
+    from satchel.satchel import Satchel
+    from satchel.ui.events import LiveEvents
+
+_Given = TypeVar("_Given")
+LIST = "goals"
+GOAL = "goal:"
+POLL_INTERVAL_S = 1.0
+"""For lists, and for goals with events."""
+FAST_POLL_INTERVAL_S = 0.3
+"""For goals without events."""
+EVENT_MERGE_S = 0.15
+"""Events of this time are merged: many steps may end at once."""
+_PAUSE_RATIO = 3
+"""A slow check is followed by a pause of this many times its duration."""
+ENGINE_TIMEOUT_S = 15.0
+CLOSE_TIMEOUT_S = 5.0
+"""Time for an engine that is being opened when the server ends."""
+OPEN_RETRY_S = 1.0
+"""Delay before a failed open is tried again."""
+MAX_GOALS_WATCHED = 100
+WORKER_WAIT_S = 1.0
+"""Time for a worker of this machine to take a goal before a process is started for it."""
+_MAX_LAYOUTS = 64
+_EXPECTED_EXIT_CODES = (0, 1, 8)
+"""Exit codes of a process that continued its goal: done, failed, waiting for an answer."""
+
+
+class GoalAction(NamedTuple):
+    """A requested change to a goal."""
+
+    report: GoalReport
+    left: Plan
+    """The steps that would run."""
+    command: str
+    """The equivalent terminal command."""
+    allow: bool = False
+    """Whether tools that write or use the network may be called."""
+
+
+class GoalService:
+    """The engine, its subscribers, and the processes started for goals."""
+
+    def __init__(self, satchel: Satchel, live: LiveEvents) -> None:
+        self._satchel = satchel
+        self._live = live
+        self._engine: Engine | None = None
+        self._opening: asyncio.Task[Engine] | None = None
+        self._open_began = 0.0
+        self._closed = False
+        self._change_locks: dict[str, asyncio.Lock] = {}
+        """Serialises changes to one goal."""
+        self._failed: tuple[float, SatchelError] | None = None
+        self._pollers: dict[str, asyncio.Task[None]] = {}
+        self._processes: dict[str, Background] = {}
+        self._changes: set[asyncio.Task[None]] = set()
+        self._allowed: set[str] = set()
+        """Goals whose process may call tools that write."""
+        self._layouts: dict[tuple[bytes, str], Layout] = {}
+        """By plan and language, not by id: another goal may reuse an id."""
+        self.start: Callable[..., Background] = resume_in_background
+        """Starts a process for a goal; replaced by tests."""
+        live.on_subscribe = self._subscribed
+
+    @property
+    def shared(self) -> bool:
+        """Whether workers of other machines run the steps."""
+        return is_shared(self._satchel.settings, None)
+
+    @property
+    def name(self) -> str:
+        """The name of the engine."""
+        return self._satchel.settings.engine
+
+    async def engine(self) -> Engine:
+        """Return the engine, and open it first if necessary.
+
+        A slow open continues in the background for later callers.
+
+        Raises:
+            SatchelError: it is not open yet, or cannot be opened; the next call tries again.
+        """
+        if self._engine is not None:
+            return self._engine
+        if self._closed:
+            raise self._broken(RuntimeError(say("the server ends")))
+        if self._opening is None:
+            if self._failed is not None and time.monotonic() - self._failed[0] < OPEN_RETRY_S:
+                raise self._failed[1]
+            self._open_began = time.monotonic()
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_retrieve_error)
+        opening = self._opening
+        # Callers after the timeout fail at once.
+        timeout = max(EVENT_MERGE_S, self._open_began + ENGINE_TIMEOUT_S - time.monotonic())
+        if opening not in (await asyncio.wait((opening,), timeout=timeout))[0]:
+            raise self._broken(TimeoutError())
+        return opening.result()
+
+    async def _open(self) -> Engine:
+        """Open the engine without a timeout: an open in a thread cannot be cancelled."""
+        try:
+            opened = await open_engine(self._satchel.settings).__aenter__()
+        except Exception as exc:
+            ours = exc if isinstance(exc, SatchelError) else self._broken(exc)
+            self._failed = (time.monotonic(), ours)
+            raise ours from exc
+        finally:
+            self._opening = None
+        if self._closed:  # the server has ended meanwhile
+            await opened.__aexit__(None, None, None)
+            raise self._broken(RuntimeError(say("the server ends")))
+        self._engine = opened
+        return opened
+
+    async def call(self, what: Callable[[Engine], Awaitable[_Given]]) -> _Given:
+        """Call the engine.
+
+        Raises:
+            SatchelError: it cannot be opened, does not answer, or refuses.
+        """
+        engine = await self.engine()
+        try:
+            async with asyncio.timeout(ENGINE_TIMEOUT_S):
+                if engine.name != "local":
+                    return await what(engine)
+                # Its journals are files: reading them must not block other requests.
+                return await asyncio.to_thread(lambda: asyncio.run(_awaited(what(engine))))
+        except SatchelError:
+            raise
+        except Exception as exc:
+            raise self._broken(exc) from exc
+
+    def _broken(self, exc: Exception) -> ServerFailed:
+        why = say("it takes too long") if isinstance(exc, TimeoutError) else str(exc).strip()
+        return ServerFailed(
+            say("The engine `{engine}` does not answer: {reason}", engine=self.name,
+                reason=(why or type(exc).__name__).splitlines()[0]),
+            say("Look whether its database or its server runs; the page tries again"),
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Stop polling and close the engine. Processes of goals continue."""
+        self._live.on_subscribe = None
+        self._closed = True
+        tasks = list(self._pollers.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._changes:
+            await asyncio.wait(set(self._changes), timeout=CLOSE_TIMEOUT_S)
+        if self._opening is not None:  # it closes itself
+            await asyncio.wait((self._opening,), timeout=CLOSE_TIMEOUT_S)
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.__aexit__(None, None, None)
+
+    async def drawing(self, report: GoalReport) -> str:
+        """Return the drawing of a goal as inline SVG. The layout is cached."""
+        key = (sha256(repr(report.plan).encode("utf-8", "surrogatepass")).digest(), language())
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = await asyncio.to_thread(stable_layout, report.plan)
+            while len(self._layouts) >= _MAX_LAYOUTS:
+                self._layouts.pop(next(iter(self._layouts)), None)
+            self._layouts[key] = layout
+        return to_inline_svg(report, lambda step: f"/goals/{report.id}?step={step}", layout)
+
+    # --- changes ----------------------------------------------------------------------------
+
+    async def change(self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]) -> None:
+        """Apply a change to a goal and continue it, by the rules of the terminal; one at a time.
+
+        A process that runs the goal already gets the change. If it was just ending, the page still
+        asks, and the same answer starts another process.
+
+        Args:
+            action: The change.
+            begin: Sends it to the engine.
+
+        Raises:
+            MissingExtra: steps would run here, and the extra `agent` is not installed.
+            InvalidInput: a step needs a model, and none is configured.
+            Refused: a step calls a tool that is not allowed.
+            Conflict: the goal has changed meanwhile.
+        """
+        if not self.shared:
+            await asyncio.to_thread(self._require_ability, action)
+        change = asyncio.create_task(self._change(action, begin))
+        self._changes.add(change)
+        change.add_done_callback(self._change_ended)
+        try:
+            await asyncio.shield(
+                change
+            )  # a recorded change is continued even if the client disconnects
+        except asyncio.CancelledError:
+            if change.cancelled():
+                raise
+            raise self._broken(RuntimeError(say("the server ends"))) from None
+
+    def _change_ended(self, change: asyncio.Task[None]) -> None:
+        self._changes.discard(change)
+        if not change.cancelled():
+            change.exception()  # retrieved, so that asyncio does not log it after a disconnect
+
+    async def _change(self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]) -> None:
+        """Record the change first, then find a process for it."""
+        goal_id = action.report.id
+        async with self._change_locks.setdefault(goal_id, asyncio.Lock()):
+            await self.call(begin)
+            self.notify(goal_id)
+            if self.shared:
+                return
+            if self.is_running(goal_id) and (not action.allow or goal_id in self._allowed):
+                return
+            if not await self._was_taken(goal_id):
+                await self._start(goal_id, allow=action.allow)
+
+    def _require_ability(self, action: GoalAction) -> None:
+        if asks_model(action.left) or asks_model(unfinished_plan(action.report)):
+            must_be_installed("pydantic_ai", "agent")
+        settings = self._satchel.settings
+        if needs_model(action.left) and not settings.model:
+            raise InvalidInput(
+                say("No model is chosen"),
+                say("Set `SATCHEL_MODEL` where `satchel ui` is started, or run `{command}`",
+                    command=f"{action.command} --model PROVIDER:NAME"),
+            )  # fmt: skip
+        step = None if action.allow else first_unapproved(self._satchel, action.left.steps)
+        if step is not None:
+            raise Refused(
+                say("Step `{step}` calls `{tool}`, which may write or use the network",
+                    step=step.id, tool=step.tool),
+                say("Tick the box that allows it, or run `{command}`",
+                    command=f"{action.command} --allow-tools"),
+            )  # fmt: skip
+
+    async def _was_taken(self, goal_id: str) -> bool:
+        """Whether a worker of this machine took the goal; `local` has none."""
+        if self.name == "local":
+            return False
+        deadline = time.monotonic() + WORKER_WAIT_S
+        while time.monotonic() < deadline:
+            report = await self.call(lambda engine: engine.report(goal_id))
+            if report.state in OVER or (report.state == "running" and not report.reason):
+                return True
+            await asyncio.sleep(EVENT_MERGE_S)
+        return False
+
+    async def _start(self, goal_id: str, *, allow: bool) -> None:
+        options = ["--engine", self.name, *(["--allow-tools"] if allow else [])]
+        settings = self._satchel.settings
+        self._processes[goal_id] = await asyncio.to_thread(
+            self.start, settings, goal_id, options, project=settings.project
+        )
+        (self._allowed.add if allow else self._allowed.discard)(goal_id)
+
+    def is_running(self, goal_id: str) -> bool:
+        """Whether a process started here runs a goal."""
+        found = self._processes.get(goal_id)
+        return found is not None and found.process.poll() is None
+
+    def last_output(self, goal_id: str) -> str:
+        """Return the last output of a process started here that failed; else an empty text."""
+        found = self._processes.get(goal_id)
+        code = None if found is None else found.process.poll()
+        return (
+            ""
+            if found is None or code is None or code in _EXPECTED_EXIT_CODES
+            else found.log_tail()
+        )
+
+    # --- notifications ----------------------------------------------------------------------
+
+    def notify(self, goal_id: str) -> None:
+        """Notify pages of a change to a goal."""
+        self._live.publish(f"{GOAL}{goal_id}")
+        self._live.publish(LIST)
+
+    def _subscribed(self, name: str) -> None:
+        """A page subscribes; it may have missed changes since it was made."""
+        self._live.publish(name)
+        if name not in self._pollers:
+            self._pollers[name] = asyncio.create_task(self._poll(name))
+
+    async def _poll(self, name: str) -> None:
+        """Notify pages of changes while there are any."""
+        seen: Hashable = None
+        watching: asyncio.Task[None] | None = None
+        nudge = asyncio.Event()
+        try:
+            while self._live.has_subscribers(name):
+                began = time.monotonic()
+                now, moves = await self._fingerprint(name)
+                if seen is not None and now != seen:
+                    self._live.publish(name)
+                seen = now
+                if moves and name != LIST and (watching is None or watching.done()):
+                    watching = asyncio.create_task(self._watch(name.removeprefix(GOAL), nudge))
+                took = time.monotonic() - began
+                alone = watching is None and name != LIST and self.name == "local"
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(
+                        max(FAST_POLL_INTERVAL_S if alone else POLL_INTERVAL_S, took * _PAUSE_RATIO)
+                    ):
+                        await nudge.wait()
+                nudge.clear()
+                await asyncio.sleep(EVENT_MERGE_S)
+        finally:
+            self._pollers.pop(name, None)
+            if watching is not None:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+
+    async def _fingerprint(self, name: str) -> tuple[Hashable, bool]:
+        """A value that changes with the goal, and whether to listen to its events."""
+        goal_id = name.removeprefix(GOAL)
+        try:
+            if name == LIST:
+                return tuple(await self.call(lambda one: one.list(limit=MAX_GOALS_WATCHED))), False
+            report = await self.call(lambda one: one.report(goal_id))
+        except SatchelError as exc:
+            return (type(exc).__name__, exc.message), False
+        steps = tuple(
+            (one.state, one.attempts, one.started, one.seconds) for one in report.steps.values()
+        )
+        found = self._processes.get(goal_id)
+        gone = None if found is None else found.process.poll()
+        sign = (report.state, report.revision, report.reason, steps, gone)
+        # Journals of `local` are polled as often as its own watchers would.
+        return sign, report.state in {"queued", "running"} and self.name != "local"
+
+    async def _watch(self, goal_id: str, nudge: asyncio.Event) -> None:
+        """Wake the poller at each event, until the goal ends or waits."""
+        with suppress(Exception):  # reported by the next check
+            engine = await self.engine()
+            async for _ in engine.watch(goal_id):
+                nudge.set()
+
+
+async def _awaited(one: Awaitable[_Given]) -> _Given:
+    return await one
+
+
+def _retrieve_error(opening: asyncio.Task[Engine]) -> None:
+    """Retrieve the error of an open that has no caller left; the next caller gets it."""
+    if not opening.cancelled():
+        opening.exception()

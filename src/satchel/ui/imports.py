@@ -1,0 +1,579 @@
+"""Pending imports: uploads, and repositories that are being fetched.
+
+    fetching   git runs in a thread; `line` is its progress
+    choosing   it holds several skills, and the user must select some
+    planned    it has a plan (`plan` is its key); the selection can still be changed
+    failed     `error` is the reason
+
+A source stays open until its plan is applied or refused, or `IMPORT_LIFETIME_S` passed, so that ids
+can be changed without another upload.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from contextlib import ExitStack, asynccontextmanager, suppress
+from contextvars import copy_context
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+
+from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError
+from satchel.i18n import listed, say
+from satchel.library.lockfile import LockedSource
+from satchel.store.archive.rules import TreeNames, check_path, ignored_part, shown
+from satchel.store.disk_errors import disk_errors_as_refusal
+from satchel.store.planner import select_skills, with_ids
+from satchel.store.sources import find_skills, source_of
+from satchel.store.sources.base import redacted
+from satchel.store.sources.git import GitSource
+from satchel.store.sources.parse import ENDINGS, ArchiveSource, FolderSource
+from satchel.store.staging import remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+
+    from starlette.requests import Request
+
+    from satchel.store.plan import ChangePlan
+    from satchel.store.planner import SelectedSkill
+    from satchel.store.sources import Bundle, Source
+    from satchel.store.store import Store
+
+# --- uploads ------------------------------------------------------------------------------
+# Starlette parses the form. `LimitedBody` counts the bytes while they arrive, and the parser keeps
+# at most `MAX_FILES * SPOOL_BYTES` of them in memory.
+
+MAX_FILES = 500
+"""Each may hold a file descriptor. A larger folder is sent as a zip."""
+SPOOL_BYTES = 64 << 10
+MAX_FIELDS = 32
+MAX_FIELD_BYTES = 4_096
+Scope = Literal["project", "global"]
+
+
+class Upload(NamedTuple):
+    """An archive or a folder that was uploaded."""
+
+    scope: Scope
+    path: str
+    name: str
+    """The browser's name for it: a label, never a path."""
+    programs: tuple[str, ...] = ()
+    """Files of a folder that were made executable: browsers do not send modes."""
+    ignored: tuple[str, ...] = ()
+    """Parts of paths that are never part of a skill."""
+
+
+class _UploadParser(MultiPartParser):
+    """Starlette's parser with less memory; a form without its last boundary is refused."""
+
+    spool_max_size = SPOOL_BYTES
+    ended = False
+
+    def on_end(self) -> None:
+        self.ended = True
+
+    async def until_end(self, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        async for piece in pieces:
+            yield piece
+        if not self.ended:  # raised in the parser, so that it closes its files
+            raise MultiPartException("")
+
+
+@asynccontextmanager
+async def spool() -> AsyncGenerator[str]:
+    """An empty temporary folder that only this user may enter; removed here only on an error."""
+    folder = await run_sync(lambda: mkdtemp(prefix="satchel-upload-"))
+    try:
+        yield folder
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await run_sync(remove_tree, folder)
+        raise
+
+
+async def receive_archive(request: Request, folder: str) -> Upload:
+    """Save the one file of a form.
+
+    Raises:
+        HTTPException: the form is too large, malformed, or ended too early.
+        SatchelError: there is no file or more than one, or the disk refuses it.
+    """
+    async with _parsed(request, 2) as (scope, files):
+        if not files:
+            raise InvalidInput(say("No file was chosen"), say("Choose a zip or a tar"))
+        if len(files) > 1:
+            raise InvalidInput(say("One archive at a time"), say("Send the others one by one"))
+        path = os.path.join(folder, "archive")
+        await run_sync(_save, files[0], path)
+        name = shown(re.split(r"[\\/]", files[0].filename or "")[-1])
+        return Upload(scope, path, name)
+
+
+async def receive_folder(request: Request, folder: str) -> Upload:
+    """Save the files of a form under their paths in the folder.
+
+    Raises:
+        HTTPException: as `receive_archive`.
+        SatchelError: there is no file, a path is unsafe, or the disk refuses it.
+    """
+    async with _parsed(request, MAX_FILES) as (scope, files):
+        if not files:
+            raise InvalidInput(say("No folder was chosen"), say("Choose a folder with a SKILL.md"))
+        return await run_sync(_save_all, files, os.path.join(folder, "files"), scope)
+
+
+@asynccontextmanager
+async def _parsed(
+    request: Request, max_files: int
+) -> AsyncGenerator[tuple[Scope, list[UploadFile]]]:
+    """The scope and the files of a form; an input without a file sends an empty file name."""
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise HTTPException(415, say("Send the files as a form (`multipart/form-data`)"))
+    parser = _UploadParser(
+        request.headers,
+        request.stream(),
+        max_files=max_files,
+        max_fields=MAX_FIELDS,
+        max_part_size=MAX_FIELD_BYTES,
+    )
+    parser.stream = parser.until_end(parser.stream)
+    try:
+        with disk_errors_as_refusal(say("The upload")):
+            form = await parser.parse()
+    except MultiPartException as exc:
+        raise HTTPException(400, exc.message) from exc
+    except ClientDisconnect as exc:
+        raise HTTPException(400, say("The upload ended too early")) from exc
+    sent = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
+    try:
+        scope: Scope = "global" if form.get("scope") == "global" else "project"
+        yield scope, [one for one in sent if one.filename]
+    finally:
+        await form.close()
+
+
+def _save(file: UploadFile, path: str) -> None:
+    with disk_errors_as_refusal(say("The upload")), open(path, "xb") as stream:
+        shutil.copyfileobj(file.file, stream)
+
+
+def _save_all(files: Sequence[UploadFile], root: str, scope: Scope) -> Upload:
+    """Save files under their paths; what begins with `#!` is made executable.
+
+    Raises:
+        Unsafe: a path is not plain on every system, or two files have one name on some system.
+    """
+    os.mkdir(root, 0o700)
+    names, ignored, programs = TreeNames(), dict[str, None](), list[str]()
+    for file in files:
+        name = file.filename or ""
+        check_path(name)
+        if part := ignored_part(name):
+            ignored[part] = None
+            continue
+        names.add(name)
+        path = os.path.join(root, *name.split("/"))
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        _save(file, path)
+        file.file.seek(0)
+        if file.file.read(2) == b"#!":
+            os.chmod(path, 0o700)
+            programs.append(name)
+    inside = os.listdir(root)
+    if len(inside) == 1 and os.path.isdir(picked := os.path.join(root, inside[0])):
+        # All paths begin with the name of the selected folder.
+        return Upload(scope, picked, shown(inside[0]), tuple(programs), tuple(ignored))
+    return Upload(scope, root, say("folder"), tuple(programs), tuple(ignored))
+
+
+# --- addresses ----------------------------------------------------------------------------
+# A user who signed in by a link is on this machine and may name its folders. A user who signed in
+# by a password may be anywhere: no folder of this machine and no address of its own network can be
+# reached.
+
+_REMOTE = re.compile(
+    r"(?:git\+)?(?:(?i:https?|ssh|git)://"
+    r"|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:])"
+)
+_SCP = re.compile(r"[^@/:]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):")
+_NAT64 = IPv6Address("64:ff9b::")
+
+
+def require_remote(text: str) -> None:
+    """Refuse everything but the URL of a remote repository, such as a local path.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if not _REMOTE.match(text):
+        raise InvalidInput(
+            say("`{address}` is no address of a repository", address=shown(redacted(text))),
+            say("Use `https://…`; who sits at this machine also `ssh://…` or `git@host:path`"),
+        )
+
+
+def require_public(source: Source) -> tuple[str, ...]:
+    """Refuse a repository on this machine or in its own network.
+
+    Returns the host's addresses, which the fetch must use: a second lookup may give others.
+
+    Raises:
+        Refused: one of the host's addresses is not public.
+        NotFound: the host is unknown.
+    """
+    from socket import SOCK_STREAM, gaierror, getaddrinfo
+
+    scp = _SCP.match(source.url)
+    host = scp["host"] if scp else urlsplit(source.url).hostname or ""
+    try:
+        rows = getaddrinfo(host, None, type=SOCK_STREAM) if host else []
+    except (gaierror, UnicodeError):
+        rows = []
+    if not rows:
+        raise NotFound(say("There is no host `{host}`", host=shown(host)), say("Check the address"))
+    found = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
+    if not all(map(is_public, found)):
+        raise Refused(
+            say("`{host}` is this machine, or in its own network", host=shown(host)),
+            say("Import it in a terminal of this machine, or send a zip"),
+        )
+    return found
+
+
+def is_public(text: str) -> bool:
+    """Whether an IP address is public."""
+    address = ip_address(text.partition("%")[0])
+    if isinstance(address, IPv6Address) and (within := _embedded_ipv4(address)) is not None:
+        address = within
+    return address.is_global and not address.is_multicast
+
+
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address within an IPv6 address."""
+    if int(address) >> 32 == int(_NAT64) >> 32:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+IMPORT_LIFETIME_S = 1_800.0
+MAX_IMPORTS = 16
+"""The oldest is dropped first."""
+MAX_FETCHES = 4
+State = Literal["fetching", "choosing", "planned", "failed"]
+
+
+class PendingImport:
+    """One source to import from."""
+
+    def __init__(self, store: Store, label: str, path: str = "") -> None:
+        """Create it in the state `fetching`.
+
+        Args:
+            store: The target of its skills.
+            label: The name of the source.
+            path: The folder within it.
+        """
+        self.key = secrets.token_urlsafe(18)
+        self.store = store
+        self.label = label
+        self.path = path
+        self.since = time.monotonic()
+        self.state: State = "fetching"
+        self.line = ""
+        self.error: SatchelError | None = None
+        self.picks: tuple[SelectedSkill, ...] = ()
+        """All its skills, with their ids."""
+        self.plan = ""
+        self.chosen: Mapping[str, str] | None = None
+        """The last selection: folder -> id; None for all."""
+        self.cancelled = threading.Event()
+        self.bundle: Bundle | None = None
+        self.resources = ExitStack()
+        self.read_lock = threading.Lock()
+        """Held while the source is read."""
+        self.plan_lock = threading.Lock()
+        """Held while a plan is made: one plan at a time."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time has passed."""
+        return time.monotonic() - self.since > IMPORT_LIFETIME_S
+
+    def open(
+        self, source: Source, ref: str = "", place: LockedSource | None = None, name: str = ""
+    ) -> None:
+        """Open the source and find its skills.
+
+        Raises:
+            SatchelError: it cannot be read, or holds no skill.
+        """
+        bundle = self.resources.enter_context(source.fetch(ref=ref, progress=self._report_progress))
+        if place is not None:
+            bundle = bundle._replace(place=place._replace(path=self.path), name=name)
+        with disk_errors_as_refusal(self.label):
+            found = find_skills(bundle.tree, self.path or bundle.place.path, name=bundle.name)
+        if not found:
+            raise NotFound(
+                say("There is no SKILL.md in `{source}`", source=self.label),
+                say("A skill is a folder with a SKILL.md or a skill.yaml"),
+            )
+        self.bundle = bundle
+        self.picks = tuple(with_ids(found))
+
+    def make_plan(self, ids: Mapping[str, str] | None = None) -> ChangePlan:
+        """Return a plan for some of its skills: folder within the source -> id; all when None.
+
+        Raises:
+            SatchelError: an id is invalid, nothing was selected, or it was closed meanwhile.
+        """
+        try:
+            with self.read_lock:
+                if self.bundle is None:
+                    raise _not_open()
+                wanted = (
+                    self.picks
+                    if ids is None
+                    else select_skills(self.bundle, path=self.path, ids=ids)
+                )
+                plan = self.store.plan_picked(self.bundle, wanted)
+        finally:
+            # A concurrent `drop` could not close it while it was held.
+            if self.cancelled.is_set():
+                self.close()
+        if self.cancelled.is_set():
+            plan.close()
+            raise _not_open()
+        return plan
+
+    def close(self) -> None:
+        """Release everything, and cancel a fetch."""
+        self.cancelled.set()
+        with self.read_lock, suppress(OSError):
+            self.bundle = None
+            self.resources.close()
+
+    def _report_progress(self, line: str) -> None:
+        self.line = line
+        if self.cancelled.is_set():
+            raise Refused(say("It was cancelled"), say("Begin again"))
+
+
+class PendingImports:
+    """All open sources."""
+
+    def __init__(
+        self,
+        add_plan: Callable[[Store, ChangePlan, PendingImport], str],
+        drop_plan: Callable[[str], None],
+    ) -> None:
+        """Start without any.
+
+        Args:
+            add_plan: Stores the plan of an import; returns its key.
+            drop_plan: Drops such a plan, if it is still pending.
+        """
+        self._add_plan = add_plan
+        self._drop_plan = drop_plan
+        self._open: dict[str, PendingImport] = {}
+        self._hold = threading.Lock()
+
+    def archive(self, store: Store, sent: Upload, spool: str) -> PendingImport:
+        """Open an uploaded archive; `spool` is removed with it.
+
+        Raises:
+            SatchelError: it is unsafe, or holds no skill.
+        """
+        return self._open_upload(
+            PendingImport(store, sent.name), ArchiveSource(sent.path, sent.name), spool
+        )
+
+    def folder(self, store: Store, sent: Upload, spool: str) -> PendingImport:
+        """Open an uploaded folder; `spool` is removed with it.
+
+        Raises:
+            SatchelError: as `archive`.
+        """
+        notes: list[str] = []
+        if sent.programs:
+            names = listed(f"`{shown(one)}`" for one in sent.programs[:20])
+            notes.append(
+                say(
+                    "Taken for programs, since they begin with `#!` and a browser does not say: "
+                    "{names}",
+                    names=names,
+                )
+            )
+        if sent.ignored:
+            names = listed(f"`{shown(one)}`" for one in sent.ignored[:20])
+            notes.append(say("Left out: {names}", names=names))
+        source = FolderSource(sent.path, sent.name)
+        return self._open_upload(PendingImport(store, sent.name), source, spool, notes)
+
+    def _open_upload(
+        self, pending: PendingImport, source: Source, spool: str, notes: Sequence[str] = ()
+    ) -> PendingImport:
+        label = pending.label
+        pending.resources.callback(remove_tree, spool)
+        try:
+            # The lockfile records the sender's name: our copy will be removed.
+            pending.open(source, place=LockedSource("upload", label), name=ENDINGS.sub("", label))
+        except BaseException:
+            pending.close()
+            raise
+        if notes and pending.bundle is not None:
+            pending.bundle = pending.bundle._replace(notes=(*pending.bundle.notes, *notes))
+        pending.state = "choosing"
+        self._add(pending)
+        try:
+            return self._plan_single(pending)
+        except BaseException:
+            self.drop(pending.key)
+            raise
+
+    def fetch(
+        self, store: Store, address: str, ref: str, path: str, *, public: bool = False
+    ) -> PendingImport:
+        """Fetch a repository in a thread; it can be cancelled.
+
+        Args:
+            store: The target of its skills.
+            address: URL of the repository, or a path of this machine.
+            ref: The branch, tag or commit; empty for the default.
+            path: The folder within it.
+            public: Only from a public address.
+
+        Raises:
+            SatchelError: the address is invalid, or too many are being fetched.
+        """
+        source = source_of(address, base=store.scope.root)
+        path = path.strip().strip("/") or getattr(source, "path", "")
+        pending = PendingImport(store, source.url, path)
+        self._add(pending, fetching=True)
+
+        def run() -> None:
+            try:
+                with pending.read_lock:
+                    if public and isinstance(source, GitSource):
+                        source.pinned = require_public(source)
+                    pending.open(source, ref=ref)
+                self._plan_single(pending)
+            except SatchelError as exc:
+                pending.error, pending.state = exc, "failed"
+            except Exception as exc:  # noqa: BLE001 - the page must show why the thread ended
+                words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
+                pending.error, pending.state = InternalError(words), "failed"
+            if pending.cancelled.is_set() or pending.state == "failed":
+                pending.close()
+
+        # Errors are in the language of the request.
+        context = copy_context()
+        threading.Thread(
+            target=context.run, args=(run,), name="satchel-ui-fetch", daemon=True
+        ).start()
+        return pending
+
+    def get(self, key: str) -> PendingImport:
+        """Return an open source.
+
+        Raises:
+            NotFound: there is none with that key.
+        """
+        with self._hold:
+            found = self._open.get(key)
+        if found is None or found.is_over:
+            raise _not_open()
+        return found
+
+    def choose(self, pending: PendingImport, ids: Mapping[str, str] | None) -> str:
+        """Make a plan for some of its skills and drop the previous plan; returns the plan's key.
+
+        Raises:
+            SatchelError: as `PendingImport.make_plan`.
+        """
+        with pending.plan_lock:
+            plan, old = pending.make_plan(ids), pending.plan
+            pending.since = time.monotonic()
+            pending.chosen = ids
+            made = self._add_plan(pending.store, plan, pending)
+            pending.plan, pending.state = made, "planned"
+            self._drop_plan(old)
+        if pending.cancelled.is_set():
+            self._drop_plan(made)
+            raise _not_open()
+        return made
+
+    def drop(self, key: str) -> None:
+        """Close a source."""
+        with self._hold:
+            found = self._open.pop(key, None)
+        if found is not None:
+            _end(found)
+
+    def close(self) -> None:
+        """Close all sources and remove the uploads."""
+        with self._hold:
+            every, self._open = list(self._open.values()), {}
+        for one in every:
+            one.cancelled.set()
+        for one in every:
+            _end(one, wait=2.0)
+
+    def _plan_single(self, pending: PendingImport) -> PendingImport:
+        """A source with one skill needs no selection."""
+        if len(pending.picks) == 1:
+            self.choose(pending, None)
+        else:
+            pending.state = "choosing"
+        return pending
+
+    def _add(self, pending: PendingImport, *, fetching: bool = False) -> None:
+        with self._hold:
+            at_work = sum(one.state == "fetching" for one in self._open.values())
+            if fetching and at_work >= MAX_FETCHES:
+                raise Refused(
+                    say("{count} sources are being fetched already", count=MAX_FETCHES),
+                    say("Wait for one of them, or cancel it"),
+                )
+            self._open[pending.key] = pending
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Close sources that are too old or too many."""
+        with self._hold:
+            every = list(self._open.values())
+            old = every[:-MAX_IMPORTS] + [one for one in every[-MAX_IMPORTS:] if one.is_over]
+            for one in old:
+                self._open.pop(one.key, None)
+        for one in old:
+            _end(one)
+
+
+def _not_open() -> NotFound:
+    return NotFound(say("This source is not open any more"), say("Begin again"))
+
+
+def _end(pending: PendingImport, wait: float = 0.0) -> None:
+    """Close it, or leave that to its thread: git is stopped at its next progress line."""
+    pending.cancelled.set()
+    if (
+        pending.read_lock.acquire(timeout=wait)
+        if wait
+        else pending.read_lock.acquire(blocking=False)
+    ):
+        pending.read_lock.release()
+        pending.close()

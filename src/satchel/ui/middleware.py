@@ -1,0 +1,366 @@
+"""Security middleware: checks host, session and origin of every request, and sets response headers.
+
+The checks run in this order, before any body is read:
+
+    host        a known name, or 421: protects against DNS rebinding
+    home        if a name is ours alone, sessions count under it alone: cookies ignore ports
+    sender      other sites may link here; they may not load, frame or send anything
+    session     a cookie, or the login page; login, language and static files need none
+    forgery     a change carries the session's CSRF token and comes from our own pages
+    language    the user's choice, else the browser's
+    body        size and time are limited while it arrives
+    headers     only our own scripts, styles, frames and images; no caching
+
+Headers added by a proxy (`X-Forwarded-*`) are not used.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+from starlette.datastructures import URL, Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request, cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from satchel.i18n import LANGUAGES, language, say, set_language
+from satchel.ui.auth import SESSION_IDLE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from satchel.ui.auth import UiAccess, UiSession
+    from satchel.ui.state import AppState
+
+LOGIN_PATH = "/enter"
+LOGOUT_PATH = "/leave"
+LANGUAGE_PATH = "/language"
+OPEN_PATHS = frozenset((LOGIN_PATH, LANGUAGE_PATH))
+SCRIPT_PATHS = frozenset(("/live", "/session"))
+"""Requested only by the page's script, which gets a status instead of the login page."""
+STATIC_PREFIX = "/static/"
+"""Needs no session, like `OPEN_PATHS`."""
+SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
+CSRF_HEADER = "x-satchel-csrf"
+CSRF_FIELD = "csrf"
+"""In the URL of a form, so that it is checked before the body is read."""
+LANGUAGE_COOKIE = "satchel-language"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; "
+    "object-src 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+_HSTS = "max-age=31536000"
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_OWN_SITES = ("same-origin", "none")
+"""Values of `Sec-Fetch-Site` for our own pages and for typed addresses."""
+
+
+class SecurityMiddleware:
+    """An ASGI application around the pages."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        state: AppState,
+        hosts: Iterable[str],
+        cookie: str,
+        *,
+        too_late: Callable[[Request], Awaitable[Response]],
+        homes: Sequence[str] = (),
+        https: bool = False,
+    ) -> None:
+        """Wrap `app`.
+
+        Args:
+            app: The pages.
+            state: The shared state.
+            hosts: The names of this server, without ports, in lower case.
+            cookie: The name of the session cookie; other servers of this machine have others.
+            too_late: Answers requests of an ended session, or from a page of another session.
+            homes: The only names under which sessions count; empty for all names.
+            https: Whether a proxy terminates TLS.
+        """
+        self._app = app
+        self.state = state
+        self._access: UiAccess = state.access
+        self._hosts = frozenset(hosts)
+        self._cookie = cookie
+        self._too_late = too_late
+        self._homes = tuple(one.lower() for one in homes)
+        self._https = https
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if self._https:
+            scope["scheme"] = "https"
+        cookies = cookie_parser("; ".join(headers.getlist("cookie")))
+        set_language("")
+        set_language(_language(headers, cookies) or language())  # resolved once per request
+        secret = cookies.get(self._cookie, "") if self._at_home(headers) else ""
+        session = self._access.session(secret)
+        scope.setdefault("state", {})["session"] = session
+        if (
+            session is None
+            or scope["path"].startswith(STATIC_PREFIX)
+            or not self._access.renews(session)
+        ):
+            secret = ""
+        send = self._with_headers(scope, send, secret)
+        refusal = self._refuse(scope, headers, session)
+        if refusal is not None:
+            if isinstance(refusal, PlainTextResponse) and "hx-request" in headers:
+                # Shown in the message area: it must not replace a part of the page.
+                refusal.headers.update({"HX-Retarget": "#notes", "HX-Reswap": "innerHTML"})
+            await refusal(scope, receive, send)
+            return
+        if scope["method"] not in SAFE_METHODS:
+            receive = LimitedBody(receive, limit_of(scope["path"]))
+        await self._app(scope, receive, send)
+
+    def _refuse(self, scope: Scope, headers: Headers, session: UiSession | None) -> ASGIApp | None:
+        path, method = str(scope["path"]), str(scope["method"])
+        refusal = self._refuse_sender(path, method, headers)
+        if refusal is not None:
+            return refusal
+        if not self._at_home(headers):
+            return self._lead_home(scope)
+        if path in OPEN_PATHS or path.startswith(STATIC_PREFIX):
+            return None
+        if session is None:
+            return self._door(scope, headers)
+        if method not in SAFE_METHODS and not _has_csrf_token(session, headers, scope):
+            return self._answer_late
+        return None
+
+    def _refuse_sender(self, path: str, method: str, headers: Headers) -> Response | None:
+        """Checks that do not depend on the session."""
+        if not self._answers_to(headers.getlist("host")):
+            words = say("This server does not answer to that name")
+            return _refusal(421, words, say("Give `--name` at the start"))
+        if not path.startswith("/") or _CONTROL.search(path):
+            return _refusal(400, say("This is no address of a page"))
+        if _is_cross_site(method, headers) or (
+            method not in SAFE_METHODS and not self._same_origin(headers)
+        ):
+            words = say("This request did not come from a page of this session")
+            return _refusal(403, words, say("Load the page again"))
+        if method not in SAFE_METHODS and _too_large(headers, limit_of(path)):
+            words = say("This is more than {most} MB", most=limit_of(path) // MAX_FORM_BYTES)
+            return _refusal(413, words, say("Send less"))
+        return None
+
+    def _answers_to(self, hosts: list[str]) -> bool:
+        """Whether the request has exactly one `Host`, and it is known."""
+        return len(hosts) == 1 and _name(hosts[0]) in self._hosts
+
+    def _at_home(self, headers: Headers) -> bool:
+        """Whether sessions count under the `Host` of the request."""
+        return not self._homes or _name(headers.get("host", "")) in self._homes
+
+    def _lead_home(self, scope: Scope) -> Response:
+        """Redirect to the name that is ours alone."""
+        home = self._homes[0]
+        if scope["method"] in SAFE_METHODS:
+            return RedirectResponse(URL(scope=scope).replace(hostname=home), 303)
+        words = say("This server does not answer to that name")
+        return _refusal(421, words, say("Use the name `{name}`", name=home))
+
+    def _door(self, scope: Scope, headers: Headers) -> ASGIApp:
+        """The answer to a request without a session."""
+        path, safe = str(scope["path"]), scope["method"] in SAFE_METHODS
+        if path in SCRIPT_PATHS:
+            return _refusal(401, say("Nobody is signed in"))
+        if not safe and path != LOGOUT_PATH:
+            return self._answer_late
+        if headers.get("hx-request"):
+            return Response(status_code=401, headers={"HX-Redirect": LOGIN_PATH})
+        return RedirectResponse(LOGIN_PATH, 303)
+
+    async def _answer_late(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a change from an ended session without losing the typed text."""
+        body = LimitedBody(receive, min(limit_of(scope["path"]), MAX_EDIT_BYTES))
+        answer = await self._too_late(Request({**scope, "app": self._app}, body))
+        await answer(scope, receive, send)
+
+    def _same_origin(self, headers: Headers) -> bool:
+        """Whether the `Origin` of a request is ours.
+
+        Clients other than browsers send no origin, and no cookie that another site could misuse. A
+        sandboxed page sends `null`.
+        """
+        origins = headers.getlist("origin")
+        if not origins:
+            return True
+        try:
+            parts = urlsplit(origins[0])
+        except ValueError:
+            return False
+        # A proxy may terminate TLS without `https` being set, so only the name is compared.
+        schemes = ("https",) if self._https else ("http", "https")
+        ours = parts.netloc.lower() == headers.get("host", "").lower()
+        return len(origins) == 1 and ours and parts.scheme in schemes
+
+    def _with_headers(self, scope: Scope, send: Send, renewed: str) -> Callable[[Message], Any]:
+        kept = (
+            str(scope["path"]).startswith(STATIC_PREFIX)
+            and bytes(scope["query_string"])[:2] == b"v="
+        )
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                if self._https:
+                    headers["strict-transport-security"] = _HSTS
+                # The URL of a static file has its digest, so it may be cached; a page never is.
+                keep = kept and message["status"] in {200, 206, 304}
+                headers["cache-control"] = "public, max-age=31536000" if keep else "no-store"
+                if not keep:
+                    headers["vary"] = "Cookie, Accept-Language, HX-Request"
+                given = [one.partition("=")[0] for one in headers.getlist("set-cookie")]
+                if renewed and self._cookie not in given:  # else it was replaced or deleted
+                    again = Response()
+                    give_cookie(again, self._cookie, renewed, secure=self._https)
+                    headers.append("set-cookie", again.headers["set-cookie"])
+            await send(message)
+
+        return sent
+
+
+def give_cookie(answer: Response, name: str, secret: str, *, secure: bool) -> None:
+    """Set the session cookie: not for scripts, and not for other sites."""
+    answer.set_cookie(
+        name,
+        secret,
+        max_age=int(SESSION_IDLE_S),
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=secure,
+    )
+
+
+def _name(host: str) -> str:
+    """The name in a `Host` header, without its port; empty when it is invalid."""
+    found = _HOST.fullmatch(host)
+    return found[1].lower() if found is not None else ""
+
+
+def _language(headers: Headers, cookies: dict[str, str]) -> str:
+    """The user's choice, else the browser's; empty for the default."""
+    chosen = cookies.get(LANGUAGE_COOKIE, "")
+    if chosen in LANGUAGES:
+        return chosen
+    for part in headers.get("accept-language", "").split(",")[:16]:
+        name = part.split(";")[0].strip().lower()[:2]
+        if name in LANGUAGES:
+            return name
+    return ""
+
+
+def _is_cross_site(method: str, headers: Headers) -> bool:
+    """Whether a page of another site or port does more than link here."""
+    if headers.get("sec-fetch-site", "none") in _OWN_SITES:
+        return False
+    led = headers.get("sec-fetch-mode") == "navigate"
+    return method != "GET" or not led or headers.get("sec-fetch-dest", "document") != "document"
+
+
+def _has_csrf_token(session: UiSession, headers: Headers, scope: Scope) -> bool:
+    """Whether a request carries the CSRF token of its session."""
+    given = headers.get(CSRF_HEADER, "")
+    if not given:
+        query = parse_qs(bytes(scope["query_string"]).decode("latin-1"))
+        given = query.get(CSRF_FIELD, [""])[0]
+    return compare_digest(given.encode("utf-8", "replace"), session.csrf.encode())
+
+
+def _too_large(headers: Headers, limit: int) -> bool:
+    said = headers.get("content-length", "")
+    return said.isascii() and said.isdigit() and (len(said) > 18 or int(said) > limit)
+
+
+def _refusal(status: int, words: str, hint: str = "") -> Response:
+    """A plain text refusal that repeats nothing of the request."""
+    return PlainTextResponse(f"{words}. {hint}" if hint else words, status)
+
+
+# --- request bodies -----------------------------------------------------------------------
+
+MAX_FORM_BYTES = 1 << 20
+MAX_EDIT_BYTES = 4 << 20
+MAX_UPLOAD_BYTES = 256 << 20
+MAX_UPLOAD_BODY_BYTES = MAX_UPLOAD_BYTES + (1 << 20)
+"""With the boundaries of the form."""
+UPLOAD_PATHS = frozenset(("/skills/import/zip", "/skills/import/folder"))
+BODY_STALL_S = 20.0
+"""Between two parts of a body."""
+MAX_FORM_S = 60.0
+"""For the whole body of a form."""
+
+
+def limit_of(path: str) -> int:
+    """Return the largest body that a path accepts."""
+    if path in UPLOAD_PATHS:
+        return MAX_UPLOAD_BODY_BYTES
+    return MAX_EDIT_BYTES if path.startswith("/skill/edit") else MAX_FORM_BYTES
+
+
+class LimitedBody:
+    """A `receive` that limits size and time of a body."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._left = limit
+        self._time: float = MAX_FORM_S if limit < MAX_UPLOAD_BODY_BYTES else float("inf")
+        self._ended = False
+
+    async def __call__(self) -> Message:
+        """Return the next message.
+
+        Raises:
+            HTTPException: 413, it is too large; 408, it is too slow.
+        """
+        if self._ended:  # from here on this waits for the end of the connection
+            return await self._receive()
+        began = time.monotonic()
+        message: Message | None = None
+        with anyio.move_on_after(min(BODY_STALL_S, self._time)):
+            message = await self._receive()
+        if message is None:
+            raise HTTPException(408, headers={"connection": "close"})
+        self._time -= time.monotonic() - began
+        if message["type"] != "http.request":
+            self._ended = True
+            return message
+        self._left -= len(message.get("body", b""))
+        self._ended = not message.get("more_body", False)
+        if self._left < 0:
+            raise HTTPException(413)
+        return message

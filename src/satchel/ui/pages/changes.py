@@ -1,0 +1,357 @@
+"""Pages of a pending plan, its confirmation, and undo."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form, Query, Request
+from starlette.responses import Response
+
+from satchel.errors import Blocked, Conflict, Incomplete, InvalidInput, SatchelError
+from satchel.i18n import say
+from satchel.presentation.changes import (
+    EVERY,
+    done_words,
+    is_idle,
+    show_diff,
+    show_history,
+    show_plan,
+    unconfirmed_ids,
+)
+from satchel.presentation.drafts import Remark, remark_of
+from satchel.presentation.skills import find_file, find_skill, key_of, show_scopes
+from satchel.presentation.wording import undone_words
+from satchel.store.history import Undone
+from satchel.store.store import Receipt
+from satchel.ui.state import Flash, plan_expired
+from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from satchel.presentation.changes import PlanShown
+    from satchel.store.plan import ChangePlan
+    from satchel.store.store import Store
+    from satchel.ui.state import AppState, PendingPlan
+
+router = APIRouter()
+Scope = Literal["project", "global"]
+
+
+@router.post("/skills/remove")
+def remove(request: Request, ref: Annotated[str, Query(max_length=4_096)]) -> Response:
+    """Plan the removal of one skill, and show the plan."""
+    return _show_new_plan(request, ref, "remove")
+
+
+@router.post("/plans/lock")
+@router.post("/plans/restore")
+def plan_existing(request: Request, ref: Annotated[str, Query(max_length=4_096)]) -> Response:
+    """Plan to record or to revert the edits of an imported skill, and show the plan."""
+    op = "lock" if request.url.path == "/plans/lock" else "install"
+    return _show_new_plan(request, ref, op)
+
+
+def _show_new_plan(request: Request, ref: str, op: str) -> Response:
+    state = app_state(request)
+    skill = find_file(state.satchel, ref)
+    store, ids = state.satchel.store_of(skill), [skill.head.id]
+    pending = state.plans.add(store, _new_plan(state, store, op, ids), ids=ids)
+    return go_to(request, f"/plans/{pending.key}")
+
+
+def _new_plan(state: AppState, store: Store, op: str, ids: Sequence[str]) -> ChangePlan:
+    """Make a plan for skills that are installed already."""
+    if op == "lock":
+        return store.plan_lock(ids)
+    if op == "install":
+        # Users on other machines must not fetch with the owner's git, keys and folders.
+        return store.plan_install(ids, frozen=True, fetch=not state.access.has_remote_users)
+    return store.plan_remove(ids)
+
+
+@router.get("/plans/{key}")
+def plan_page(request: Request, key: str) -> Response:
+    """Show a plan and its scan."""
+    plans = app_state(request).plans
+    if seen := plans.result_url(key):
+        return go_to(request, seen)
+    return _plan_page(request, plans.get(key))
+
+
+@router.get("/plans/{key}/yes")
+@router.get("/plans/{key}/no")
+def answered(request: Request, key: str) -> Response:
+    """Redirect a reload of a POST address to its plan."""
+    return go_to(request, f"/plans/{quote(key, safe='')}")
+
+
+@router.get("/plans/{key}/diff")
+def diff(
+    request: Request,
+    key: str,
+    step: Annotated[int, Query(ge=0)],
+    path: Annotated[str, Query(max_length=4_096)],
+) -> Response:
+    """Show the diff of one file."""
+    pending = app_state(request).plans.get(key)
+    try:
+        found = show_diff(pending.plan, step, path)
+    except OSError as exc:  # the plan was dropped while it was read
+        raise plan_expired() from exc
+    if wants_part(request):
+        return part(request, "change/diff.html", diff=found)
+    return page(request, "change/diff_page.html", diff=found, key=key)
+
+
+@router.post("/plans/{key}/yes")
+def confirm(
+    request: Request,
+    key: str,
+    accept_risk: Annotated[str, Form(max_length=500)] = "",
+    overwrite: Annotated[list[str] | None, Form()] = None,
+) -> Response:
+    """Apply a plan; skills whose overwrite is not confirmed stay unchanged."""
+    state = app_state(request)
+    with state.plans.lock(key):
+        if seen := state.plans.result_url(key):  # a second click
+            return go_to(request, seen)
+        return _confirm(request, state, state.plans.get(key), accept_risk, overwrite or ())
+
+
+def _confirm(
+    request: Request, state: AppState, pending: PendingPlan, reason: str, ticked: Sequence[str]
+) -> Response:
+    plan = pending.plan
+    leave = unconfirmed_ids(plan, ticked)
+    if is_idle(plan, leave):
+        trouble = remark_of(
+            InvalidInput(
+                say("Nothing was done: you did not tick what may be overwritten"),
+                say("Tick the box, then press the button again"),
+            )
+        )
+        return _plan_page(request, pending, trouble, 422, reason=reason)
+    try:
+        receipt = apply(state, pending.key, reason, leave)
+    except Blocked as exc:
+        words = Remark(
+            "bad", "✗", "", 0, exc.message, say("Read what it found. To install it all the same, "
+                                                "type why")
+        )  # fmt: skip
+        return _plan_page(request, pending, words, 403, ticked=ticked)
+    except Conflict as exc:
+        return _plan_again(request, state, pending, exc)
+    seen = _done(state, pending.store, plan, receipt)
+    state.plans.set_result_url(pending.key, seen)
+    return go_to(request, seen)
+
+
+@router.post("/plans/{key}/no")
+def reject(request: Request, key: str) -> Response:
+    """Drop a plan."""
+    state = app_state(request)
+    drop_plan(state, key)
+    note = Flash(say("Nothing was changed"), tone="info")
+    return go_to(request, address("/skills", told=state.flash.add(note)))
+
+
+@router.get("/history")
+def history(request: Request) -> Response:
+    """Show the history of changes."""
+    rows = [show_history(scope) for scope in show_scopes(app_state(request).satchel)]
+    return page(request, "change/history.html", histories=rows)
+
+
+@router.post("/undo")
+@router.post("/redo")
+def undo(
+    request: Request,
+    number: Annotated[int, Form(ge=1)],
+    scope: Annotated[Scope, Form()] = "project",
+    back: Annotated[Literal["/skills", "/history"], Form()] = "/skills",
+    ref: Annotated[str, Form(max_length=4_096)] = "",
+) -> Response:
+    """Undo or redo the last change, if it is still the one that was shown."""
+    state, redo = app_state(request), request.url.path == "/redo"
+    done = undo_change(state, state.satchel.store(scope), number, redo=redo)
+    note = Flash(
+        undone_words(done, redo=redo),
+        tuple(line for line in (*done.trouble, *done.notes, *done.repaired) if line),
+        "warn" if done.trouble else "good",
+        scope=scope,
+        number=done.number,
+        undone=not redo,
+    )
+    return go_to(request, _back(state, back, ref, state.flash.add(note)))
+
+
+def _back(state: AppState, back: str, ref: str, told: str) -> str:
+    """The editor of the skill, if it still exists; else the given page."""
+    try:
+        if ref:
+            state.satchel.store_of(find_file(state.satchel, ref))
+            return address("/skill/edit", ref=ref, told=told)
+    except SatchelError:
+        pass  # the undo removed the skill
+    return address(back, told=told)
+
+
+def _done(state: AppState, store: Store, plan: ChangePlan, receipt: Receipt) -> str:
+    """The URL that shows the result, with an undo button."""
+    words, more = done_words(plan, receipt)
+    here = [step.id for step in receipt.done if step.kind != "remove"]
+    links: list[tuple[str, str]] = []
+    shown = ""
+    for skill_id in here[:3]:
+        try:
+            found = find_skill(state.satchel, store.scope.target(skill_id))
+        except SatchelError:  # it was removed meanwhile, or a setting excludes it
+            continue
+        links.append((say("Open `{name}`", name=skill_id), address("/skill", ref=found.ref)))
+        shown = found.ref if len(here) == 1 else ""
+    note = Flash(
+        words,
+        more,
+        "warn" if receipt.left or receipt.trouble or not receipt.done else "good",
+        store.scope.name,
+        receipt.number,
+        links=tuple(links),
+    )
+    row = f"#row-{key_of(shown)}" if shown else ""
+    return address("/skills", open=shown, told=state.flash.add(note)) + row
+
+
+def _plan_again(request: Request, state: AppState, pending: PendingPlan, exc: Conflict) -> Response:
+    """After a conflict: make the same plan again from the current state."""
+    try:
+        if pending.ids:
+            plan = _new_plan(state, pending.store, pending.plan.op, pending.ids)
+            fresh = state.plans.add(pending.store, plan, ids=pending.ids)
+        else:
+            source = state.imports.get(pending.import_key)
+            fresh = state.plans.get(state.imports.choose(source, source.chosen))
+    except SatchelError:
+        # The plan cannot be made again: report the conflict.
+        raise exc from None
+    words = say("Nothing was done. This is how it looks now; decide again")
+    told = state.flash.add(Flash(exc.message, (words,), "warn"))
+    state.plans.set_result_url(pending.key, address(f"/plans/{fresh.key}", told=told))
+    return _plan_page(request, fresh, remark_of(exc)._replace(fix=words), 409)
+
+
+def _plan_page(
+    request: Request,
+    pending: PendingPlan,
+    trouble: Remark | None = None,
+    status: int = 200,
+    *,
+    reason: str = "",
+    ticked: Sequence[str] = (),
+) -> Response:
+    return page(
+        request,
+        "change/plan.html",
+        status=status,
+        key=pending.key,
+        plan=_shown(pending),
+        about=pending,
+        trouble=trouble,
+        every=EVERY,
+        reason=reason,
+        ticked=ticked,
+    )
+
+
+def _shown(pending: PendingPlan) -> PlanShown:
+    try:
+        return show_plan(pending.plan, pending.store)
+    except OSError as exc:  # the plan was dropped while it was read
+        raise plan_expired() from exc
+
+
+# --- applying -----------------------------------------------------------------------------
+
+
+def apply(state: AppState, key: str, accept_risk: str = "", leave: Collection[str] = ()) -> Receipt:
+    """Apply a pending plan, release its files, and notify every page.
+
+    Args:
+        state: Holds the plan.
+        key: The key of the plan.
+        accept_risk: Why blocked skills are installed as well.
+        leave: Ids that stay unchanged.
+
+    Raises:
+        NotFound: it is no longer pending.
+        Blocked: nothing was changed, and it is still pending.
+        Conflict: something changed meanwhile. It is no longer pending; its import is still open.
+        SatchelError: it failed; the error states whether something was changed. It is no longer
+            pending.
+    """
+    pending = state.plans.pop(key)
+    try:
+        reason = " ".join(accept_risk.split())
+        receipt = _apply_in_store(pending.store, pending.plan, reason, leave)
+    except Blocked:
+        state.plans.restore(pending)
+        raise
+    except BaseException:
+        state.plans.release(pending)
+        raise
+    state.plans.release(pending)
+    state.imports.drop(pending.import_key)
+    state.library_changed()
+    return receipt
+
+
+def apply_all(state: AppState, store: Store, plan: ChangePlan) -> Receipt:
+    """Apply a plan completely or not at all, and notify every page. The caller closes it.
+
+    Raises:
+        SatchelError: a part of it is refused, or it failed. Nothing was changed.
+    """
+    store.require_complete(plan)
+    receipt = _apply_in_store(store, plan)
+    state.library_changed()
+    return receipt
+
+
+def undo_change(state: AppState, store: Store, number: int, *, redo: bool) -> Undone:
+    """Undo or redo a change, and notify every page.
+
+    Raises:
+        SatchelError: it failed; the error states whether it was begun.
+    """
+    try:
+        done = store.undo(redo=redo, number=number)
+    except Incomplete as exc:
+        if not isinstance(exc.receipt, Undone):
+            raise
+        done = exc.receipt
+    state.library_changed()
+    return done
+
+
+def drop_plan(state: AppState, key: str) -> None:
+    """Drop a pending plan and its import.
+
+    Raises:
+        NotFound: it is no longer pending.
+    """
+    pending = state.plans.pop(key)
+    state.plans.release(pending)
+    state.imports.drop(pending.import_key)
+
+
+def _apply_in_store(
+    store: Store, plan: ChangePlan, reason: str = "", leave: Collection[str] = ()
+) -> Receipt:
+    """Return the receipt of a change whose clean-up failed, instead of raising."""
+    try:
+        return store.apply(plan, accept_risk=reason, leave=leave)
+    except Incomplete as exc:
+        if isinstance(exc.receipt, Receipt):
+            return exc.receipt
+        raise

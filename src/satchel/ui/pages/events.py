@@ -1,0 +1,59 @@
+"""The event stream of open pages."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
+
+from satchel.ui.templating import app_state
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from satchel.ui.auth import UiSession
+    from satchel.ui.state import AppState
+
+router = APIRouter()
+_NAME = re.compile(r"goals|goal:[\w-]{1,128}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+@router.get("/live")
+async def live(
+    request: Request,
+    on: Annotated[tuple[str, ...], Query(max_length=8)] = (),
+    seen: Annotated[str, Query(max_length=32)] = "",
+) -> Response:
+    """Server-sent events: `library`, `goals`, and those asked for by `on`.
+
+    Changes after the number `seen` are sent at once. A reconnecting browser sends the number of its
+    last event.
+    """
+    state, session = app_state(request), request.state.session
+    wanted = frozenset(name for name in on if _NAME.fullmatch(name))
+    if not state.access.can_stream(session):
+        raise HTTPException(429)
+    last = request.headers.get("last-event-id", "") or seen
+    number = int(last) if _NUMBER.fullmatch(last) else None
+    stream = _while_signed_in(state, session, wanted, number)
+    return StreamingResponse(stream, media_type="text/event-stream")
+
+
+async def _while_signed_in(
+    state: AppState, session: UiSession, wanted: frozenset[str], seen: int | None
+) -> AsyncIterator[bytes]:
+    """The stream, until the client disconnects or its session ends."""
+    with state.access.streaming(session):
+        async for piece in state.live.stream(wanted, seen):
+            if not state.access.is_valid(session):
+                return
+            yield piece
+
+
+async def begun(request: Request) -> None:
+    """Store the number of the last change before a page is made: later ones may not be in it."""
+    request.state.live = app_state(request).live.number

@@ -1,0 +1,269 @@
+"""Pages to add skills: a form for a new one; a zip, a folder or a repository to import."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from fastapi import APIRouter, Form, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from satchel.errors import InvalidInput, SatchelError
+from satchel.i18n import say
+from satchel.presentation.changes import done_words
+from satchel.presentation.drafts import existing_ids, id_for, remark_of, show_new
+from satchel.presentation.skills import find_skill, key_of, scope_words, show_scopes
+from satchel.ui.imports import MAX_FILES, receive_archive, receive_folder, require_remote, spool
+from satchel.ui.middleware import MAX_UPLOAD_BYTES
+from satchel.ui.pages.changes import apply_all
+from satchel.ui.state import Flash
+from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from satchel.store.planner import SelectedSkill
+    from satchel.store.store import Store
+    from satchel.ui.imports import PendingImport
+
+router = APIRouter()
+Scope = Literal["project", "global"]
+MAX_CHOICES = 400
+"""More skills of one source can only be imported together."""
+_MAX_FIELD_CHARS = 2_048
+
+
+class ImportChoice(NamedTuple):
+    """One skill of a source, with its id and checkbox."""
+
+    pick: SelectedSkill
+    id: str
+    ticked: bool
+
+
+# --- new skill ----------------------------------------------------------------------------
+
+
+@router.get("/skills/add")
+def add_form(request: Request, scope: Scope = "project") -> Response:
+    """Show the form: in a dialog, or as a page."""
+    return _add_form(request, scope)
+
+
+@router.post("/skills/add/check")
+def check_new(
+    request: Request,
+    name: Annotated[str, Form(max_length=200)] = "",
+    description: Annotated[str, Form(max_length=10_000)] = "",
+    scope: Annotated[Scope, Form()] = "project",
+    own: Annotated[str, Form(max_length=200)] = "",
+    asked: Annotated[bool, Form()] = False,
+) -> Response:
+    """Check name and description while they are typed."""
+    store = app_state(request).satchel.store(scope)
+    new = show_new(store, name, description, own)
+    return part(request, "change/new_check.html", new=new, oob=True, asked=asked)
+
+
+@router.post("/skills/add")
+def add(
+    request: Request,
+    name: Annotated[str, Form(max_length=200)] = "",
+    description: Annotated[str, Form(max_length=10_000)] = "",
+    scope: Annotated[Scope, Form()] = "project",
+    own: Annotated[str, Form(max_length=200)] = "",
+) -> Response:
+    """Create the skill, and show it in the list."""
+    state = app_state(request)
+    try:
+        store = state.satchel.store(scope)
+        with store.plan_add(name, description, skill_id=id_for(name, own)) as plan:
+            receipt = apply_all(state, store, plan)
+            folder = store.scope.target(plan.steps[0].id)
+            words, more = done_words(plan, receipt)
+    except SatchelError as exc:
+        return _add_form(request, scope, name, description, exc, own)
+    tone = "warn" if receipt.trouble else "good"
+    note = Flash(words, more, tone, scope, receipt.number)
+    try:
+        ref = find_skill(state.satchel, folder).ref
+    except SatchelError:  # it was removed meanwhile, or a setting excludes it
+        return go_to(request, address("/skills", told=state.flash.add(note)))
+    note = note._replace(links=((say("Edit it"), address("/skill/edit", ref=ref)),))
+    told = state.flash.add(note)
+    return go_to(request, address("/skills", open=ref, told=told) + f"#row-{key_of(ref)}")
+
+
+def _add_form(
+    request: Request,
+    scope: Scope,
+    name: str = "",
+    description: str = "",
+    exc: SatchelError | None = None,
+    own: str = "",
+) -> Response:
+    scopes = show_scopes(app_state(request).satchel)
+    usable: dict[Scope, Store] = {one.name: one.store for one in scopes if one.store is not None}
+    if usable and usable.get(scope) is None:
+        scope = next(iter(usable))
+    as_part = wants_part(request)
+    answer = part if as_part else page
+    return answer(
+        request,
+        "change/add_form.html" if as_part else "change/add.html",
+        status=422 if exc is not None else 200,
+        scope=scope,
+        scopes=scopes,
+        name=name,
+        description=description,
+        trouble=remark_of(exc) if exc is not None else None,
+        new=show_new(usable.get(scope), name, description, own),
+        oob=False,
+    )
+
+
+# --- imports ------------------------------------------------------------------------------
+
+
+@router.get("/skills/import")
+def import_page(request: Request) -> Response:
+    """Show the import forms."""
+    return page(
+        request,
+        "change/import.html",
+        scopes=show_scopes(app_state(request).satchel),
+        most=MAX_UPLOAD_BYTES,
+        most_files=MAX_FILES,
+        local=not app_state(request).access.has_remote_users,
+    )
+
+
+@router.post("/skills/import/zip")
+@router.post("/skills/import/folder")
+async def import_upload(request: Request) -> Response:
+    """Import a zip or tar, or a folder uploaded as files with their paths."""
+    state = app_state(request)
+    is_archive = request.url.path == "/skills/import/zip"
+    receive = receive_archive if is_archive else receive_folder
+    add_upload = state.imports.archive if is_archive else state.imports.folder
+    async with spool() as folder:
+        sent = await receive(request, folder)
+        store = state.satchel.store(sent.scope)
+        pending = await run_in_threadpool(add_upload, store, sent, folder)
+    return _next_page(request, pending)
+
+
+@router.post("/skills/import/git")
+def import_git(
+    request: Request,
+    source: Annotated[str, Form(max_length=_MAX_FIELD_CHARS)],
+    ref: Annotated[str, Form(max_length=_MAX_FIELD_CHARS)] = "",
+    path: Annotated[str, Form(max_length=_MAX_FIELD_CHARS)] = "",
+    scope: Annotated[Scope, Form()] = "project",
+) -> Response:
+    """Fetch a repository; the next page shows the progress."""
+    state = app_state(request)
+    source = source.strip()
+    # Users on other machines must not reach folders and neighbours of this one.
+    remote = state.access.has_remote_users
+    if remote:
+        require_remote(source)
+    store = state.satchel.store(scope)
+    pending = state.imports.fetch(store, source, ref.strip(), path, public=remote)
+    return go_to(request, f"/skills/import/{pending.key}")
+
+
+@router.get("/skills/import/{key}")
+def choose_page(request: Request, key: str) -> Response:
+    """Show the progress of a fetch, then the selection of skills and ids."""
+    return _choose_page(request, app_state(request).imports.get(key))
+
+
+@router.get("/skills/import/{key}/progress")
+def progress(request: Request, key: str) -> Response:
+    """Show the progress; polled every half second."""
+    pending = app_state(request).imports.get(key)
+    if pending.state in ("choosing", "planned"):
+        return _next_page(request, pending)
+    return part(request, "change/fetching.html", pending=pending)
+
+
+@router.post("/skills/import/{key}")
+def choose(
+    request: Request,
+    key: str,
+    take: Annotated[list[int] | None, Form()] = None,
+    ids: Annotated[list[str] | None, Form()] = None,
+    everything: Annotated[bool, Form()] = False,
+) -> Response:
+    """Plan the import of the selected skills, and show the plan."""
+    state = app_state(request)
+    pending = state.imports.get(key)
+    wanted: dict[str, str] | None = None
+    if not everything:
+        given = ids or []
+        wanted = {
+            pending.picks[at].path: given[at].strip()
+            for at in take or ()
+            if 0 <= at < min(len(given), len(pending.picks))
+        }
+    try:
+        state.imports.choose(pending, wanted)
+    except InvalidInput as exc:
+        return _choose_page(
+            request, pending, exc, _rejected_choices(pending, ids or (), take or ())
+        )
+    return _next_page(request, pending)
+
+
+@router.post("/skills/import/{key}/cancel")
+def cancel(request: Request, key: str) -> Response:
+    """Cancel an import, and remove its files."""
+    state = app_state(request)
+    pending = state.imports.get(key)
+    state.imports.drop(key)
+    state.plans.drop(pending.plan)
+    note = Flash(say("Nothing was changed"), tone="info")
+    return go_to(request, address("/skills/import", told=state.flash.add(note)))
+
+
+def _choose_page(
+    request: Request,
+    pending: PendingImport,
+    exc: SatchelError | None = None,
+    typed: Iterable[ImportChoice] | None = None,
+) -> Response:
+    choices = list(_chosen(pending) if typed is None else typed)
+    return page(
+        request,
+        "change/choose.html",
+        status=422 if exc is not None else 200,
+        pending=pending,
+        choices=choices,
+        more=max(0, len(pending.picks) - MAX_CHOICES),
+        there=existing_ids(pending.store, [one.pick.id for one in choices]),
+        place=scope_words(pending.store.scope.name),
+        trouble=remark_of(exc) if exc is not None else None,
+    )
+
+
+def _chosen(pending: PendingImport) -> Iterable[ImportChoice]:
+    """The last selection; all skills at first."""
+    known = pending.chosen if pending.plan else None
+    chosen = {pick.path: pick.id for pick in pending.picks} if known is None else known
+    for pick in pending.picks[:MAX_CHOICES]:
+        yield ImportChoice(pick, chosen.get(pick.path, pick.id), pick.path in chosen)
+
+
+def _rejected_choices(
+    pending: PendingImport, ids: Sequence[str], take: Collection[int]
+) -> Iterable[ImportChoice]:
+    """The selection of a form that is invalid."""
+    for at, pick in enumerate(pending.picks[:MAX_CHOICES]):
+        yield ImportChoice(pick, ids[at] if at < len(ids) else pick.id, at in take)
+
+
+def _next_page(request: Request, pending: PendingImport) -> Response:
+    """Redirect to the plan, or to the selection."""
+    planned = pending.state == "planned"
+    return go_to(request, f"/plans/{pending.plan}" if planned else f"/skills/import/{pending.key}")

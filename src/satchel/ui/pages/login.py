@@ -1,0 +1,233 @@
+"""Sign-in by a link or a password, the choice of language, and sign-out."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Form, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Match
+
+from satchel.i18n import LANGUAGES, say
+from satchel.ui.errors import PageError, label_of
+from satchel.ui.errors import answer as answer_failure
+from satchel.ui.middleware import (
+    LANGUAGE_COOKIE,
+    LANGUAGE_PATH,
+    LOGIN_PATH,
+    LOGOUT_PATH,
+    MAX_EDIT_BYTES,
+    OPEN_PATHS,
+    UPLOAD_PATHS,
+    give_cookie,
+)
+from satchel.ui.templating import app_state, page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.types import Scope
+
+    from satchel.ui.auth import UiSession
+
+router = APIRouter()
+HOME_PATH = "/skills"
+LOGGED_OUT_PATH = f"{LOGIN_PATH}?left=1"
+"""Shows that the session was ended."""
+_LANGUAGE_COOKIE_S = 365 * 24 * 3_600
+_HIDDEN_FIELDS = frozenset(("password", "scope"))
+_FORM_SLOTS = threading.BoundedSemaphore(4)
+
+
+class TypedField(NamedTuple):
+    """The text of one form field."""
+
+    label: str
+    """Empty for a hidden field."""
+    text: str
+
+
+@router.get("/")
+def home() -> Response:
+    """Redirect to the list of skills."""
+    return RedirectResponse(HOME_PATH, 303)
+
+
+@router.get("/enter")
+def enter(
+    request: Request,
+    token: Annotated[str, Query(max_length=256)] = "",
+    left: Annotated[str, Query(max_length=8)] = "",
+) -> Response:
+    """Sign in by a link; without one, show the login page."""
+    access = app_state(request).access
+    if token and access.by_link:
+        opened = access.enter_by_link(token)
+        if opened is not None:
+            return _start_session(request, opened)
+        words = say("This link was used, or is too old. The terminal has the newest")
+        return _login_page(request, words, 403)
+    if request.state.session is not None:
+        return RedirectResponse(HOME_PATH, 303)
+    out = bool(left) or request.app.state.cookie in request.cookies
+    return _login_page(request, "", 401 if access.by_link else 200, out=out)
+
+
+@router.post("/enter")
+def enter_by_password(
+    request: Request, password: Annotated[str, Form(max_length=1024)]
+) -> Response:
+    """Sign in by the password."""
+    access = app_state(request).access
+    opened = access.enter_by_password(password)
+    if opened is not None:
+        return _start_session(request, opened)
+    wait = max(1, round(access.closed_for()))
+    words = say("That is not the password, or it came too soon. Try again in {count} s", count=wait)
+    return _login_page(request, words, 403)
+
+
+@router.post(LOGOUT_PATH)
+def leave(request: Request) -> Response:
+    """End this session."""
+    app_state(request).access.end_session(request.state.session)
+    answer = RedirectResponse(LOGGED_OUT_PATH, 303)
+    answer.delete_cookie(
+        request.app.state.cookie, path="/", httponly=True, samesite="strict",
+        secure=_secure(request),
+    )  # fmt: skip
+    return answer
+
+
+@router.post(LANGUAGE_PATH)
+def choose_language(request: Request, name: Annotated[str, Form(max_length=8)]) -> Response:
+    """Set the language of this browser."""
+    answer = RedirectResponse(_page_before(request), 303)
+    if name in LANGUAGES:
+        answer.set_cookie(
+            LANGUAGE_COOKIE,
+            name,
+            max_age=_LANGUAGE_COOKIE_S,
+            path="/",
+            samesite="strict",
+            httponly=True,
+            secure=_secure(request),
+        )
+    return answer
+
+
+def _start_session(request: Request, opened: tuple[UiSession, str]) -> Response:
+    """Start a new session, and end the previous one."""
+    if request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+        # The cookie is not sent in a navigation that another site began, so this page begins
+        # another.
+        answer = page(request, "door_opened.html", home=HOME_PATH)
+    else:
+        answer = RedirectResponse(HOME_PATH, 303)
+    if request.state.session is not None:
+        app_state(request).access.end_session(request.state.session)
+    give_cookie(answer, request.app.state.cookie, opened[1], secure=_secure(request))
+    return answer
+
+
+@router.get("/session")
+def session(request: Request) -> Response:
+    """Return the CSRF token, for a page that was loaded in an earlier session."""
+    return JSONResponse({"csrf": request.state.session.csrf})
+
+
+async def too_late(request: Request) -> Response:
+    """Answer a change from an ended session: it is refused, and the typed text is shown."""
+    if request.state.session is not None:
+        return await _other_session(request)
+    words = say("Nobody is signed in any more, and nothing was changed")
+    if "hx-request" in request.headers:
+        hint = say("Sign in with another tab, then try it again here: what you typed is still here")
+        return answer_failure(request, PageError(401, words, hint))
+    return _login_page(request, words, 401, await _typed(request))
+
+
+async def _other_session(request: Request) -> Response:
+    """The page was loaded in an earlier session and carries its CSRF token."""
+    words = say("This page was of another session, and nothing was changed")
+    if "hx-request" in request.headers:
+        return answer_failure(request, PageError(403, words, say("Load the page again")))
+    typed = await _typed(request)
+    hint = say("Open the page again. What you typed is below") if typed else ""
+    failure = PageError(403, words, hint or say("Open the page again"))
+    return answer_failure(request, failure, typed)
+
+
+async def _typed(request: Request) -> tuple[TypedField, ...]:
+    """The texts of a form, which a browser loses when it goes back.
+
+    This needs no session, so only few are read at a time.
+    """
+    if request.url.path in UPLOAD_PATHS or not _FORM_SLOTS.acquire(blocking=False):
+        return ()
+    try:
+        async with request.form(max_files=0, max_fields=100, max_part_size=MAX_EDIT_BYTES) as form:
+            found = [(name, one) for name, one in form.multi_items() if isinstance(one, str)]
+    except (HTTPException, ClientDisconnect):
+        return ()
+    finally:
+        _FORM_SLOTS.release()
+    named = (
+        TypedField(label_of("body", name), text)
+        for name, text in found
+        if name not in _HIDDEN_FIELDS
+    )
+    # Hidden fields are one word: a digest, a number, a name.
+    return tuple(one for one in named if len(one.text.split(None, 1)) > (0 if one.label else 1))
+
+
+def _page_before(request: Request) -> str:
+    """The path of our page that sent a form."""
+    try:
+        parts = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return HOME_PATH
+    ours = parts.netloc.lower() == request.headers.get("host", "").lower()
+    if not ours or not parts.path.startswith("/") or parts.path.startswith(("//", "/\\")):
+        return HOME_PATH
+    if parts.path in OPEN_PATHS:  # its query was for one use
+        return LOGGED_OUT_PATH if f"{parts.path}?{parts.query}" == LOGGED_OUT_PATH else LOGIN_PATH
+    # The response to a POST may be at an address without a GET route.
+    asked: Scope = {
+        "type": "http",
+        "method": "GET",
+        "path": parts.path,
+        "root_path": "",
+        "headers": [],
+    }
+    found = {route.matches(asked)[0] for route in request.app.routes}
+    if Match.PARTIAL in found and Match.FULL not in found:
+        return HOME_PATH
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+
+def _secure(request: Request) -> bool:
+    return request.url.scheme == "https"
+
+
+def _login_page(
+    request: Request,
+    words: str,
+    status: int,
+    typed: Sequence[TypedField] = (),
+    *,
+    out: bool = False,
+) -> Response:
+    access = app_state(request).access
+    way = "password" if access.by_password else "link"
+    # The cookie is not sent when another site links here.
+    from_us = request.headers.get("sec-fetch-site", "") in {"same-origin", "none"}
+    inside = request.state.session is not None
+    known = inside or not (out or typed or from_us)
+    return page(
+        request, "door.html", status=status, words=words, way=way, typed=typed, out=out, known=known
+    )

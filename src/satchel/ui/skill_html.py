@@ -1,0 +1,260 @@
+"""Renders a skill's files as inert HTML. This is the only HTML that templates do not escape.
+
+Markdown is rendered without raw HTML, then sanitised by an allow-list: no script, style, image,
+form or frame remains, and a link leads to a file of the same skill or to the web, without a
+referrer. Code is coloured by classes. Invisible characters are made visible, since text hidden from
+people can address models.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+from markupsafe import Markup
+
+from satchel.i18n import say
+from satchel.presentation.files import field_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.presentation.files import FileContent
+
+    Linker = Callable[[str], str]
+
+MAX_COLOURED_CHARS = 64_000
+"""Longer code is not coloured."""
+_MAX_LINE_CHARS = 4_000
+"""Longer lines are generated, and slow to colour."""
+MAX_MARKDOWN_CHARS = 64_000
+"""Longer Markdown is shown as source."""
+_COLOUR_TIMEOUT_S = 0.4
+"""The rest of a file has no colours."""
+_MARKDOWN = (".md", ".markdown", ".mdx")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+"""Invisible and bidirectional characters, without joiners of emoji and scripts."""
+_LANGUAGES = {
+    "py": "python", "python": "python", "python3": "python", "pyi": "python",
+    "js": "javascript", "javascript": "javascript", "mjs": "javascript", "cjs": "javascript",
+    "jsx": "javascript", "ts": "typescript", "typescript": "typescript", "tsx": "typescript",
+    "sh": "bash", "bash": "bash", "shell": "bash", "zsh": "bash", "console": "console",
+    "ps1": "powershell", "powershell": "powershell", "bat": "batch",
+    "json": "json", "jsonc": "json", "jsonl": "json", "yaml": "yaml", "yml": "yaml",
+    "toml": "toml", "ini": "ini", "cfg": "ini", "conf": "ini", "env": "ini",
+    "html": "html", "htm": "html", "xml": "xml", "svg": "xml", "css": "css", "scss": "scss",
+    "sql": "sql", "go": "go", "rs": "rust", "rust": "rust", "java": "java", "kt": "kotlin",
+    "kotlin": "kotlin", "swift": "swift", "c": "c", "h": "c", "cpp": "cpp", "hpp": "cpp",
+    "cc": "cpp", "cs": "csharp", "csharp": "csharp", "rb": "ruby", "ruby": "ruby", "php": "php",
+    "lua": "lua", "pl": "perl", "perl": "perl", "r": "r", "diff": "diff", "patch": "diff",
+    "dockerfile": "docker", "docker": "docker", "makefile": "make", "make": "make",
+    "graphql": "graphql", "proto": "protobuf", "tf": "terraform", "md": "markdown",
+    "markdown": "markdown",
+}  # fmt: skip
+"""File suffix or fence language -> lexer. Nothing is guessed from the content."""
+_TOKENS = (
+    ("Comment", "t-com"), ("Literal.String", "t-str"), ("Literal.Number", "t-num"),
+    ("Keyword.Type", "t-type"), ("Keyword", "t-key"), ("Operator.Word", "t-key"),
+    ("Name.Function", "t-name"), ("Name.Class", "t-type"), ("Name.Tag", "t-tag"),
+    ("Name.Attribute", "t-attr"), ("Name.Decorator", "t-attr"), ("Name.Builtin", "t-type"),
+    ("Name.Variable", "t-attr"), ("Name.Label", "t-attr"), ("Generic.Heading", "t-head"),
+    ("Generic.Subheading", "t-head"), ("Generic.Deleted", "t-del"), ("Generic.Inserted", "t-add"),
+    ("Generic.Prompt", "t-com"), ("Generic.Strong", "t-head"), ("Literal", "t-str"),
+)  # fmt: skip
+"""Token types -> classes; the first match counts."""
+_TAGS = {
+    "a", "blockquote", "br", "code", "dd", "del", "div", "dl", "dt", "em", "h3", "h4", "h5", "h6",
+    "hr", "li", "ol", "p", "pre", "s", "span", "strong", "sub", "sup", "table", "tbody", "td",
+    "th", "thead", "tr", "ul",
+}  # fmt: skip
+_CLASSES = {"span": {"picture", *(name for _, name in _TOKENS)}}
+
+
+class FrontmatterLine(NamedTuple):
+    """A field of the frontmatter."""
+
+    name: str
+    value: str
+
+
+class RenderedFile(NamedTuple):
+    """A file as a page shows it."""
+
+    fields: tuple[FrontmatterLine, ...]
+    html: Markup
+    is_prose: bool
+    """Rendered Markdown; else source."""
+    hidden: int
+
+
+def render(content: FileContent, link: Linker) -> RenderedFile:
+    """Render a file of a skill as HTML.
+
+    Args:
+        content: The file.
+        link: Returns the URL of another file of the skill by its path.
+    """
+    name = content.path.rpartition("/")[2].lower()
+    text = content.text
+    fields: tuple[FrontmatterLine, ...] = ()
+    if name.endswith(_MARKDOWN):
+        fields, text = _front(content)
+        if len(text) <= MAX_MARKDOWN_CHARS:
+            shown, hidden = visible(text)
+            found = markdown(shown, link, content.path)
+            return RenderedFile(fields, found, is_prose=True, hidden=hidden)
+    shown, hidden = visible(text)
+    html = code(shown, name.rpartition(".")[2])
+    return RenderedFile(fields, html, is_prose=False, hidden=hidden)
+
+
+def visible(text: str) -> tuple[str, int]:
+    """Make invisible characters visible; returns the text and their number."""
+    return _HIDDEN.subn(lambda found: f"⟦U+{ord(found[0]):04X}⟧", text.replace("\r\n", "\n"))
+
+
+def code(text: str, language: str) -> Markup:
+    """Return a block of coloured code."""
+    return Markup(f"<pre><code>{_coloured(text, language)}</code></pre>")  # noqa: S704 - escaped there
+
+
+def markdown(text: str, link: Linker, path: str = "") -> Markup:
+    """Render Markdown as HTML.
+
+    Args:
+        text: The Markdown.
+        link: Returns the URL of another file of the skill.
+        path: The file's own path, the base of relative links.
+    """
+    import nh3
+
+    folder = posixpath.dirname(path)
+
+    def kept(tag: str, attribute: str, value: str) -> str | None:
+        if tag != "a" or attribute != "href":
+            return value if attribute in {"title", "class", "start", "rel"} else None
+        return _address(value, folder, link)
+
+    html = _parser().render(text)
+    clean = nh3.clean(
+        html,
+        tags=_TAGS,
+        clean_content_tags={"script", "style"},
+        attributes={"a": {"href", "title"}, "ol": {"start"}},
+        attribute_filter=kept,
+        allowed_classes=_CLASSES,
+        url_schemes={"http", "https"},
+        link_rel="noopener noreferrer nofollow",
+    )
+    return Markup(clean)  # noqa: S704 - cleaned just now
+
+
+def _address(value: str, folder: str, link: Linker) -> str | None:
+    """The target of a link: the web, or a file of the same skill."""
+    if re.match(r"https?://[^\s\\]+\Z", value, re.IGNORECASE):
+        return value
+    wanted = unquote(re.split(r"[?#]", value, maxsplit=1)[0])
+    # A browser treats `\` as `/`, and drops line breaks.
+    if not wanted or re.search(r"[\\:\x00-\x1f]", wanted) or wanted.startswith("/"):
+        return None
+    path = posixpath.normpath(posixpath.join(folder, wanted))
+    return None if path == "." or path.startswith("..") else link(path)
+
+
+@cache
+def _parser() -> Any:
+    from markdown_it import MarkdownIt
+
+    made = MarkdownIt("commonmark", {"html": False, "highlight": _fence, "maxNesting": 20})
+    made.enable(["table", "strikethrough"])
+
+    def picture(_: Any, tokens: Any, at: int, *__: Any) -> str:
+        """Replace an image by its name: fetching it would reveal the reader."""
+        token = tokens[at]
+        words = say("picture: {name}", name=token.content or token.attrs.get("src", ""))
+        return f'<span class="picture">{escape(words)}</span>'
+
+    def lower(_: Any, tokens: Any, at: int, *__: Any) -> str:
+        """Lower a heading below those of the page."""
+        token = tokens[at]
+        level = min(int(token.tag[1]) + 2, 6)
+        return f"<{'/' if token.nesting < 0 else ''}h{level}>"
+
+    made.add_render_rule("image", picture)
+    made.add_render_rule("heading_open", lower)
+    made.add_render_rule("heading_close", lower)
+    return made
+
+
+def _fence(text: str, language: str, _: str) -> str:
+    return str(code(text, language.lower()))
+
+
+def _front(content: FileContent) -> tuple[tuple[FrontmatterLine, ...], str]:
+    """The frontmatter, and the text below it."""
+    from satchel.skill.reader import parse_document
+
+    if not content.text.lstrip("\ufeff \r\n").startswith("---"):
+        return (), content.text
+    document = parse_document(content.data, "skill", "SKILL.md", (0, 0, 0))
+    if not document.fields:
+        return (), content.text
+    fields = (
+        FrontmatterLine(visible(str(name))[0], visible(field_text(value))[0])
+        for name, value in document.fields.items()
+    )
+    return tuple(fields), document.body.encode("utf-8", "replace").decode()
+
+
+def _coloured(text: str, language: str) -> str:
+    lexer = _lexer(_LANGUAGES.get(language, ""))
+    if lexer is None or len(text) > MAX_COLOURED_CHARS:
+        return escape(text)
+    if max(map(len, text.split("\n"))) > _MAX_LINE_CHARS:
+        return escape(text)
+    parts: list[str] = []
+    until = time.monotonic() + _COLOUR_TIMEOUT_S
+    done = 0
+    tokens: Any = lexer.get_tokens_unprocessed(text)
+    for at, kind, value in tokens:
+        if at > done:
+            parts.append(escape(text[done:at]))
+        done = at + len(value)
+        name = _class_of(kind)
+        parts.append(f'<span class="{name}">{escape(value)}</span>' if name else escape(value))
+        if time.monotonic() > until:
+            break
+    return "".join(parts) + escape(text[done:])
+
+
+@cache
+def _lexer(name: str) -> Any:
+    if not name:
+        return None
+    from pygments.lexers import (
+        get_lexer_by_name,  # pyright: ignore[reportUnknownVariableType]
+    )
+    from pygments.util import ClassNotFound
+
+    try:
+        return get_lexer_by_name(name)
+    except ClassNotFound:
+        return None  # this Pygments lacks the lexer
+
+
+@cache
+def _class_of(kind: Any) -> str:
+    words = ".".join(kind)
+    for prefix, name in _TOKENS:
+        if words == prefix or words.startswith(f"{prefix}."):
+            return name
+    return ""

@@ -1,0 +1,149 @@
+"""Renders templates as responses. All output is escaped; `say` translates.
+
+    return page(request, "skills/page.html", rows=rows)    a whole page
+    return part(request, "skills/rows.html", rows=rows)    a fragment for htmx
+
+Every template has `say`, `listed`, `address`, `static(name)`, `pieces`, `language`, `session`,
+`path`, `csrf(address)`, the filter `printable`, and the macros of `parts/*.html` by import.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache, lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+from starlette.responses import HTMLResponse, Response
+
+from satchel.errors import InternalError
+from satchel.i18n import language, listed, say
+from satchel.presentation.skill_page import pieces
+from satchel.tools.framing import printable
+from satchel.ui.middleware import CSRF_FIELD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jinja2 import Environment
+    from starlette.requests import Request
+
+    from satchel.ui.auth import UiSession
+    from satchel.ui.state import AppState
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+STATIC_FOLDER = os.path.join(FOLDER, "static")
+_MAX_CACHED_URLS = 1_024
+
+
+def app_state(request: Request) -> AppState:
+    """Return the shared state of this server."""
+    return request.app.state.shared
+
+
+def wants_part(request: Request) -> bool:
+    """Whether htmx requests a fragment, rather than a page from its history."""
+    headers = request.headers
+    return "hx-request" in headers and "hx-history-restore-request" not in headers
+
+
+def page(request: Request, template: str, /, *, status: int = 200, **values: Any) -> Response:
+    """Render a whole page."""
+    return _answer(request, template, status, values)
+
+
+def part(request: Request, template: str, /, *, status: int = 200, **values: Any) -> Response:
+    """Render a fragment for htmx."""
+    return _answer(request, template, status, values)
+
+
+def go_to(request: Request, address: str) -> Response:
+    """Redirect after a change."""
+    if "hx-request" in request.headers:
+        return Response(status_code=200, headers={"HX-Redirect": address})
+    return Response(status_code=303, headers={"location": address})
+
+
+def address(path: str, /, **query: Any) -> str:
+    """Return a path with a query; empty values are left out."""
+    kept = [
+        f"{name}={_quoted(str(value))}"
+        for name, value in query.items()
+        if value not in ("", None, False)
+    ]
+    return f"{path}?{'&'.join(kept)}" if kept else path
+
+
+@lru_cache(_MAX_CACHED_URLS)
+def _quoted(text: str) -> str:
+    """Cached, since each row of a list uses the URL of its skill twice."""
+    return quote_plus(text)
+
+
+def _answer(request: Request, name: str, status: int, values: Mapping[str, Any]) -> Response:
+    session: UiSession | None = getattr(request.state, "session", None)
+
+    def csrf(path: str) -> str:
+        """Return the URL of a form with the session's CSRF token."""
+        if session is None:
+            return path
+        mark = "&" if "?" in path else "?"
+        return f"{path}{mark}{CSRF_FIELD}={quote(session.csrf)}"
+
+    key = request.query_params.get("told", "") if session is not None else ""
+    told = app_state(request).flash.get(key) if key else None
+    found = templates().get_template(name)
+    text = found.render(
+        language=language(),
+        session=session,
+        csrf=csrf,
+        path=request.url.path,
+        query=request.query_params,
+        by_htmx=wants_part(request),
+        told=told,
+        live=getattr(request.state, "live", ""),
+        **values,
+    )
+    return HTMLResponse(text, status)
+
+
+@cache
+def templates() -> Environment:
+    """Return the template environment."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(os.path.join(FOLDER, "templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.globals.update(  # pyright: ignore[reportUnknownMemberType]
+        say=say, listed=listed, static=static, address=address, has_static=has_static, pieces=pieces
+    )
+    made.filters.update(printable=printable)  # pyright: ignore[reportUnknownMemberType]
+    return made
+
+
+@lru_cache(maxsize=64)
+def static(name: str) -> str:
+    """Return the URL of a static file with its digest, so that browsers may cache it.
+
+    Raises:
+        InternalError: there is no such file.
+    """
+    try:
+        with open(os.path.join(STATIC_FOLDER, name), "rb") as stream:
+            digest = blake2b(stream.read(), digest_size=6).hexdigest()
+    except OSError as exc:
+        raise InternalError(f"There is no static file `{name}`") from exc
+    return f"/static/{name}?v={digest}"
+
+
+@lru_cache(maxsize=64)
+def has_static(name: str) -> bool:
+    """Whether a static file exists: a wheel built without htmx lacks it."""
+    return os.path.isfile(os.path.join(STATIC_FOLDER, name))

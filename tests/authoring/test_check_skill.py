@@ -1,0 +1,123 @@
+"""Each rule fires where it should and nowhere else; the scaffolds tick every box."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from authoring.wrong import WRONG, write_good
+from satchel.authoring.check_skill import check_folder
+from satchel.authoring.checklist import RULES, rules_of
+from satchel.authoring.scaffold import KINDS
+from satchel.errors import NotFound
+from seed import MANIFEST, PYTHON
+
+pytestmark = pytest.mark.req("E5", "E9")
+NOT_RUN = {"answers", "refuses", "go-builds", "listed", "texts-language"}
+"""Boxes that stay open when nothing is run and nobody asks for a language."""
+
+
+@pytest.mark.req("E11")
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_scaffold_is_green_as_generated(kind, language, tmp_path):
+    skill = write_good(tmp_path, kind, language)
+    (report,) = check_folder(str(skill.folder), language=language)
+    assert report.failing == set()
+    open_boxes = {one.rule for one in report.verdicts if one.state == "skip"}
+    assert not any(one.reason == "nobody looked at it" for one in report.verdicts)
+    if kind == "skill":
+        assert open_boxes == set()
+    else:
+        assert "texts-language" not in open_boxes
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.id.replace(" ", "-"))
+def test_a_rule_fires_where_it_should_and_nowhere_else(case, tmp_path):
+    skill = write_good(tmp_path, case.kind, case.language)
+    assert skill.failing() == set()
+    case.spoil(skill)
+    assert skill.failing() == case.fires
+
+
+def test_the_wrong_skills_are_many_and_touch_every_rule():
+    assert len(WRONG) >= 60
+    assert len({case.id for case in WRONG}) == len(WRONG)
+    fired = {rule for case in WRONG for rule in case.fires}
+    static = {rule.id for rule in (*rules_of("tool"), *rules_of("skill"))} - NOT_RUN
+    assert static - fired == set()
+
+
+def test_every_box_of_the_lists_is_a_rule():
+    boxes = {box for rule in RULES.values() for box in rule.box.split()}
+    assert boxes == {*(f"A{at}" for at in range(1, 19)), *(f"B{at}" for at in range(1, 13))}
+
+
+def test_packages_are_judged_line_by_line(tmp_path):
+    skill = write_good(tmp_path, "python")
+    skill.write("requirements.txt", "tableforge==2.0\n\n-e .\nhttps://example.org/a.whl\n")
+    (report,) = check_folder(str(skill.folder))
+    slips = [one for one in report.verdicts if one.state == "fail"]
+    assert [(one.rule, one.line) for one in slips] == [("packages", 3), ("packages", 4)]
+    assert slips[0].message == "`requirements.txt` may only name packages: `-e .`"
+    node = write_good(tmp_path / "node", "typescript")
+    node.write("package.json", '{\n  "dependencies": {\n    "rows": "file:../rows"\n  }\n}\n')
+    (report,) = check_folder(str(node.folder))
+    (slip,) = [one for one in report.verdicts if one.state == "fail"]
+    assert (slip.rule, slip.line) == ("packages", 3)
+
+
+def test_texts_in_another_language_than_asked_for(tmp_path):
+    skill = write_good(tmp_path, "python", "en")
+    (report,) = check_folder(str(skill.folder), language="zh")
+    assert report.failing == {"texts-language", "error-language"}
+
+
+# --- skills of strangers --------------------------------------------------------------------
+
+
+def test_the_example_of_the_check_list_meets_its_own_rules_for_texts(tmp_path):
+    folder = tmp_path / "excel"
+    folder.mkdir()
+    (folder / "skill.yaml").write_text(MANIFEST, encoding="utf-8")
+    (folder / "main.py").write_text(PYTHON, encoding="utf-8")
+    (report,) = check_folder(str(folder), language="zh")
+    # The template catches nothing, and says nowhere that it wants to see a file.
+    assert report.failing == {"no-uncaught", "files-declared"}
+
+
+def _timed(folder) -> float:
+    """The processor's seconds: others may use the machine too."""
+    began = time.process_time()
+    check_folder(str(folder))
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "text"),
+    [
+        ("python", "main.py", "x = " + "(" * 150 + "1" + ")" * 150 + "\n"),
+        ("python", "main.py", "x = " + "1 + " * 20_000 + "1\n"),
+        ("python", "main.py", 'x = {"error": ' + '"a" + ' * 300 + '"b"}\n'),
+        ("python", "main.py", "\0" * 1000),
+        ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "\n" * 900_000),
+        ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "```\n" * 300_000),
+        ("skill", "SKILL.md", "---\nname: a\ndescription: " + "1" * 60_000 + "\n---\n"),
+    ],
+)
+def test_no_file_makes_the_check_wait(kind, file, text, tmp_path):
+    skill = write_good(tmp_path, kind)
+    skill.write(file, text)
+    assert _timed(skill.folder) < 5
+
+
+def test_odd_files_are_told_and_not_opened(tmp_path):
+    skill = write_good(tmp_path, "python")
+    (skill.folder / "main.py").unlink()
+    os.mkfifo(skill.folder / "main.py")
+    (report,) = check_folder(str(skill.folder))
+    assert "entry-exists" in report.failing
+    with pytest.raises(NotFound, match=r"no SKILL\.md and no skill\.yaml"):
+        check_folder(str(tmp_path))

@@ -1,0 +1,201 @@
+"""Boxes that only a run can tick: four runtimes, in the sandbox; and nothing runs unasked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from authoring.wrong import TOOL, write_good
+from needs import go_cache, needs
+from satchel import Satchel
+from satchel.authoring.check_skill import check_folder
+from satchel.authoring.scaffold import KINDS
+from satchel.authoring.tool_tests import open_program, run_cases
+from satchel.authoring.tool_trial import is_listed, make_runner
+from satchel.errors import Refused
+
+if TYPE_CHECKING:
+    from authoring.wrong import Skill
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """One cache for all of them, with what Go compiled of its library for other tests."""
+    home = tmp_path_factory.mktemp("satchel")
+    (home / "cache" / "runtimes" / "downloads").mkdir(parents=True)
+    compiled = Path(go_cache()).parent
+    compiled.mkdir(parents=True, exist_ok=True)
+    (home / "cache" / "runtimes" / "downloads" / "go").symlink_to(compiled)
+    return str(home)
+
+
+@pytest.fixture
+def satchel(tmp_path, monkeypatch, kept):
+    monkeypatch.setenv("SATCHEL_HOME", kept)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "project").mkdir()
+    if node := needs("node24"):
+        (tmp_path / "bin/node").symlink_to(node)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    found = Satchel.for_project(tmp_path / "project", trust="all", builtin=False, packaged=False)
+    yield found
+    found.close()
+
+
+def _new(satchel: Satchel, kind: str, language: str = "en") -> Skill:
+    return write_good(Path(satchel.settings.project) / "skills", kind, language)
+
+
+def _report(satchel: Satchel, skill: Skill):
+    folder = str(skill.folder)
+    (report,) = check_folder(folder, prove=make_runner(satchel), listed=is_listed(satchel, folder))
+    return report
+
+
+@pytest.mark.req("E9", "E11")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_scaffold_ticks_every_box_when_it_is_run(satchel, kind):
+    needs({"go": "go", "binary": "cc", "typescript": "node24", "python": "bwrap"}[kind])
+    report = _report(satchel, _new(satchel, kind))
+    assert report.failing == set()
+    ticked = {one.rule for one in report.verdicts if one.state == "pass"}
+    assert {"answers", "refuses", "listed"} <= ticked
+    assert ("go-builds" in ticked) is (kind == "go")
+
+
+@pytest.mark.req("E9")
+@pytest.mark.parametrize(
+    ("old", "new", "fires"),
+    [
+        # Only a run can tell that the program is wrong about its own example.
+        ("    lines = len(text.splitlines())", "    lines = len(texts.splitlines())", {"answers"}),
+        ("= wanted(arguments)", "= str(arguments.get('text', '')), ''", {"refuses"}),
+        ("    text, path =", "    os._exit(3)\n    text, path =", {"answers", "refuses"}),
+        ("    text, path =", "    return 'well'\n    text, path =", {"refuses"}),
+    ],
+)  # fmt: skip
+def test_a_wrong_program_fails_its_boxes(satchel, old, new, fires):
+    skill = _new(satchel, "python")
+    skill.edit(old, new, "main.py")
+    assert _report(satchel, skill).failing == fires
+
+
+@pytest.mark.req("E9")
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("KeyError: 'text' — check the arguments of the call", "shows the inside"),
+        ("Arguments are wrong", "the error is not"),
+    ],
+)
+def test_an_error_of_a_running_program_has_a_form_too(satchel, message, said):
+    skill = _new(satchel, "python")
+    skill.edit('"error": str(exc)}', f'"error": str({message!r})}}', "main.py")
+    report = _report(satchel, skill)
+    assert report.failing == {"refuses"}
+    wrong = [one for one in report.verdicts if one.state == "fail"]
+    assert all(said in one.message for one in wrong)
+    assert all("exit with 0" not in one.fix and one.fix for one in wrong)
+
+
+@pytest.mark.req("E9")
+def test_a_go_program_that_does_not_build(satchel):
+    needs("go")
+    skill = _new(satchel, "go")
+    skill.edit("func main() {", "func main() {\n\tvar unused int", "main.go")
+    assert _report(satchel, skill).failing == {"go-builds"}
+
+
+def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):
+    mark = tmp_path / "ran"
+    skill = _new(satchel, "python")
+    skill.edit('"""Counts', f'import os\nos.mkdir({str(mark)!r})\n"""Counts', "main.py")
+    skill.write("conftest.py", f"import os\nos.mkdir({str(mark)!r})\n")
+    check_folder(str(skill.folder))
+    assert not mark.exists()
+    # And when it is, the sandbox holds it.
+    _report(satchel, skill)
+    assert not mark.exists()
+
+
+@pytest.mark.req("E9")
+def test_a_strangers_program_is_neither_built_nor_run(satchel, tmp_path):
+    mark = Path(satchel.settings.project) / "ran"
+    skill = _new(satchel, "python")
+    skill.edit('"""Counts', f'import os\nos.mkdir({str(mark)!r})\n"""Counts', "main.py")
+    distrusting = Satchel.for_project(satchel.settings.project, trust="ask", builtin=False)
+    unrun: list = []
+    (report,) = check_folder(str(skill.folder), prove=make_runner(distrusting, unrun))
+    reasons = {one.rule: one.reason for one in report.verdicts if one.open}
+    assert set(reasons) == {"answers", "refuses"}
+    assert reasons["answers"] == (
+        "not run: its folder is not trusted yet; run `satchel trust` in the project"
+    )
+    assert unrun == ["refused"]
+    with pytest.raises(Refused):
+        open_program(distrusting, str(skill.folder))
+    outside = write_good(tmp_path / "elsewhere", "python")
+    with pytest.raises(Refused, match="not one of this project's skills"):
+        open_program(distrusting, str(outside.folder))
+    assert not mark.exists()
+
+
+# --- cases --------------------------------------------------------------------------------
+
+
+def test_every_wrong_call_is_tried_before_the_program_and_in_it(satchel):
+    skill = _new(satchel, "python")
+    bench = open_program(satchel, str(skill.folder))
+    outcomes = list(run_cases(bench))
+    assert {one.state for one in outcomes} == {"pass"}
+    kinds = [one.case.kind for one in outcomes]
+    assert kinds.count("example") == 2
+    assert kinds.count("refused") == kinds.count("program") == 5
+    titles = {one.case.title for one in outcomes if one.case.kind == "program"}
+    assert {"`path` leads outside", "`path` is not there", "an unknown parameter"} <= titles
+
+
+WRITER = """
+import json, os, sys
+def run(a):
+    path = a["path"]
+    if not isinstance(path, str) or path.startswith("..") or "no_such_parameter" in a:
+        return {"output": "", "error": "Path cannot be used: path — give another one"}
+    if os.path.exists(path):
+        return {"output": "", "error": f"File exists: {path} — choose another name"}
+    with open(path, "w") as file:
+        file.write("hello")
+    return {"output": f"wrote {path}", "error": ""}
+try:
+    reply = run(json.loads(sys.stdin.readline())["arguments"])
+except Exception:
+    reply = {"output": "", "error": "Arguments are wrong — give a path"}
+print(json.dumps(reply))
+"""
+
+
+def test_a_tool_that_writes_is_tested_on_a_copy(satchel):
+    skill = _new(satchel, "python")
+    skill.write("main.py", WRITER)
+    skill.write(
+        "skill.yaml",
+        f"name: {TOOL}\ndescription: Writes a greeting into one new file of the workspace.\n"
+        "runtime: python\nentry: main.py\nfiles:\n  write: [path]\nparameters:\n  - name: path\n"
+        "    type: string\n    required: true\n"
+        "    description: 'Path of the new file, relative to the workspace. Example: a.txt'\n"
+        "docs:\n  examples:\n    - scenario: one\n      arguments: {path: hello.txt}\n",
+    )
+    outcomes = list(run_cases(open_program(satchel, str(skill.folder))))
+    assert {(one.case.title, one.said) for one in outcomes if one.state == "fail"} == set()
+    assert outcomes[0].said == "wrote hello.txt"
+    assert not os.path.exists(os.path.join(satchel.settings.project, "hello.txt"))
+    assert {one.case.title for one in outcomes} >= {"without `path`", "`path` leads outside"}
+
+
+# --- one call -----------------------------------------------------------------------------

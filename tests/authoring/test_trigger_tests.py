@@ -1,0 +1,201 @@
+"""A prompt passes when the skill is chosen for it, or not, as its author says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from satchel import Satchel
+from satchel.authoring.trigger_tests import (
+    TriggerResult,
+    run_prompts,
+    run_subjects,
+    skill_at,
+    skills_with,
+)
+from satchel.detect import BaseDetector, Match
+from satchel.errors import InvalidInput, NotFound, SkillBroken
+from satchel.skill.trigger_file import FILE, TriggerPrompt, load_triggers
+from satchel.testing import make_skill, make_tool_skill
+
+pytestmark = pytest.mark.req("C3")
+SKILLS = {
+    "code-review": "Reviews source code for bugs, security holes and style.",
+    "git-helper": "Explains a diff, a branch or a merge conflict, and opens a pull request.",
+    "release-notes": "Writes release notes from commits when a version is published.",
+    "pdf-forms": "Fills in PDF forms and extracts their fields.",
+    "translation": "Translates text between German, French and Spanish.",
+    "spreadsheets": "Builds spreadsheets with formulas, charts and pivot tables.",
+}
+
+
+def make_library(folder) -> Satchel:
+    """A project with these skills, all of them trusted."""
+    for name, text in SKILLS.items():
+        make_skill(folder / ".agents/skills", name, text)
+    return Satchel.for_project(folder, trust="all", builtin=False)
+
+
+def should(*texts: str) -> list[TriggerPrompt]:
+    """Prompts that should choose the skill."""
+    return [TriggerPrompt(text, fires=True, line=at) for at, text in enumerate(texts, 1)]
+
+
+def should_not(*texts: str, instead: str = "") -> list[TriggerPrompt]:
+    """Prompts that should not."""
+    return [
+        TriggerPrompt(text, fires=False, line=at, instead=instead)
+        for at, text in enumerate(texts, 1)
+    ]
+
+
+class Counting(BaseDetector):
+    """Chooses the two skills that share most words with the goal: a user's own, with one method."""
+
+    def detect(self, goal_text, skills):
+        wanted = _words(goal_text)
+        found: list[Match] = []
+        for skill in skills:
+            both = sorted(wanted & _words(f"{skill.name} {skill.description}"))
+            if both:
+                evidence = tuple(f"description: {word}" for word in both)
+                found.append(Match(skill.name, len(both), "", evidence, skill))
+        return sorted(found, key=lambda match: (-match.score, match.name))[:2]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{4,}", text.lower()))
+
+
+@pytest.fixture
+def satchel(tmp_path) -> Satchel:
+    return make_library(tmp_path)
+
+
+@pytest.fixture(params=["ours", "counting"])
+def detector(request, satchel):
+    return satchel.detector if request.param == "ours" else Counting()
+
+
+def _result(satchel: Satchel, detector, name: str, prompts) -> TriggerResult:
+    skills = satchel.library.snapshot().for_model
+    skill = next(one for one in skills if one.name == name)
+    return TriggerResult(skill, "", tuple(run_prompts(skill, prompts, skills, detector)))
+
+
+def test_every_cell_of_the_table(satchel, detector):
+    prompts = [
+        *should("Look for bugs and security holes in this source code"),
+        *should("Build a spreadsheet with charts and formulas"),
+        *should_not("Reviews of source code: style and bugs"),
+        *should_not("Translates German text into French and Spanish", instead="translation"),
+    ]
+    result = _result(satchel, detector, "code-review", prompts)
+    hit, missed, fired, quiet = result.rows
+    assert [row.chosen for row in result.rows] == [True, False, True, False]
+    assert [row.ok for row in result.rows] == [True, False, False, True]
+    assert (hit.rank, fired.rank) == (1, 1)
+    assert missed.rivals[0].name == "spreadsheets"
+    assert any("charts" in piece for piece in missed.rivals[0].evidence)
+    assert fired.own is not None
+    assert any("bugs" in piece for piece in fired.own.evidence)
+    assert quiet.instead
+    assert (result.recall, result.precision) == (0.5, 0.5)
+    assert not result.passes()
+    assert result.passes(0.5, 0.5)
+    assert not result.passes(0.5, 0.6)
+    told = result.to_dict()
+    assert told["should"] == {"chosen": 1, "missed": 1}
+    assert told["should_not"] == {"quiet": 1, "fired": 1}
+    assert [row["ok"] for row in told["prompts"]] == [True, False, False, True]
+    assert told["prompts"][3]["instead_chosen"] is True
+
+
+def test_what_should_be_chosen_instead_is_looked_for(satchel, detector):
+    prompts = should_not("Fill in the fields of this PDF form", instead="translation")
+    result = _result(satchel, detector, "code-review", prompts)
+    (row,) = result.rows
+    assert not row.chosen
+    assert not row.instead
+    assert not row.ok
+    assert not result.passes(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "measures"),
+    [
+        (should("Fill in a PDF form with fields"), (1.0, 1.0)),
+        (should("Bake a xylophone"), (0.0, None)),
+        (should_not("Bake a xylophone"), (None, None)),
+    ],
+)
+def test_a_measure_of_nothing_is_none(prompts, measures, satchel, detector):
+    result = _result(satchel, detector, "pdf-forms", prompts)
+    assert (result.recall, result.precision) == measures
+    assert result.passes() is (result.recall != 0.0)
+
+
+# --- the line-up --------------------------------------------------------------------------
+
+
+def test_a_skill_that_nobody_trusts_stands_in_the_line_up(tmp_path):
+    make_skill(tmp_path / "skills", "stranger", "Carves marble statues.")
+    satchel = Satchel.for_project(tmp_path, trust="ask", builtin=False)
+    (skill,) = satchel.library.find("stranger")
+    assert skill.state == "untrusted"
+    offered = satchel.library.snapshot().for_model
+    assert skill.path not in {one.path for one in offered}
+    skills = skills_with(offered, skill)
+    assert [one.state for one in skills if one.path == skill.path] == ["active"]
+    (row,) = run_prompts(skill, should("Carve a marble statue"), skills, satchel.detector)
+    assert row.ok
+
+
+def test_a_folder_of_no_library_takes_the_place_of_its_name(satchel, tmp_path):
+    other = tmp_path / "elsewhere"
+    make_skill(other, "pdf-forms", "Carves marble statues.")
+    skill = skill_at(str(other / "pdf-forms"))
+    offered = satchel.library.snapshot().for_model
+    skills = skills_with(offered, skill)
+    assert len(skills) == len(offered)
+    assert [one.path for one in skills if one.name == "pdf-forms"] == [skill.path]
+    (row,) = run_prompts(skill, should("Carve a marble statue"), skills, satchel.detector)
+    assert row.ok
+
+
+def test_what_words_never_choose_is_not_tested(satchel, tmp_path):
+    make_tool_skill(tmp_path / ".agents/skills", "words", tool="words_count")
+    make_skill(tmp_path / ".agents/skills", "by-hand", disable_model_invocation=True)
+    satchel.refresh()
+    library = satchel.library
+    with pytest.raises(InvalidInput, match="tools and no instructions"):
+        skills_with((), library.tools(refresh=True).find("words")[0].skill)
+    with pytest.raises(InvalidInput, match="people alone"):
+        skills_with((), library.find("by-hand")[0])
+
+
+def test_a_folder_without_a_skill_says_so(tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(NotFound, match=r"no SKILL\.md"):
+            skill_at(str(folder))
+    (tmp_path / "SKILL.md").write_text("# Only a heading\n")
+    with pytest.raises(SkillBroken, match="not a skill yet"):
+        skill_at(str(tmp_path))
+
+
+# --- a whole run --------------------------------------------------------------------------
+
+
+def test_the_prompts_of_several_skills_are_run(tmp_path):
+    satchel = make_library(tmp_path)
+    folder = tmp_path / "elsewhere" / "sculpture"
+    make_skill(tmp_path / "elsewhere", "sculpture", "Carves marble statues.")
+    (folder / FILE).parent.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text("should:\n  - Carve a marble statue\nshould_not:\n  - Fill a PDF\n")
+    skill, triggers = skill_at(str(folder)), load_triggers(str(folder))
+    assert triggers is not None
+    told: list[tuple[str, int, int]] = []
+    (result,) = run_subjects(satchel, [(skill, triggers)], lambda *step: told.append(step))
+    assert [row.ok for row in result.rows] == [True, True]
+    assert told == [("sculpture", 1, 2), ("sculpture", 2, 2)]

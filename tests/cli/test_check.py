@@ -1,0 +1,254 @@
+"""The commands `new`, `check`, `validate`, `try` and `test` for authors of skills."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from needs import needs
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def _edit(terminal, path: str, old: str, new: str) -> None:
+    file = terminal.project / ".agents/skills" / path
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.mark.req("E9", "E11")
+def test_from_nothing_to_a_tool_that_is_done(empty):
+    needs("bwrap")
+    made = empty.run("new", "word-count", "--kind", "python")
+    assert made.status == 0
+    folder = empty.project / ".agents/skills/word-count"
+    assert made.out == f"{folder}\n"
+    assert "3. Try it: `satchel try word_count_count --arg text=hello`" in made.err
+    tried = empty.run("try", "word-count", "--arg", "text=to be")
+    assert (tried.status, tried.out) == (0, "lines: 1\nwords: 2\ncharacters: 5\n")
+    assert 'request: {"arguments": {"text": "to be", "path": ""}}' in tried.err.replace("\n  ", " ")
+    for title in ("response:", "time:", "sandbox:", "limits:", "allowed:"):
+        assert title in tried.err
+    checked = empty.run("check", "word-count", "--run", "--verbose")
+    assert checked.status == 0, checked.out
+    assert "✓ A call is answered with output" in checked.out
+    assert "– A Go program has a `go.mod`" in checked.out
+    tested = empty.run("test", "word-count")
+    assert tested.status == 0, tested.out
+    assert tested.err.endswith("12 passed, 0 failed, 0 not run\n")
+
+
+@pytest.mark.req("E11")
+def test_new_writes_where_it_is_told(empty, tmp_path):
+    done = empty.run(
+        "new", "Style Check", "--into", str(tmp_path / "mine"), "--language", "zh", "--json"
+    )
+    record = json.loads(done.out)
+    assert record["path"] == str(tmp_path / "mine/style-check")
+    assert record["files"] == ["SKILL.md", "evals/triggers.yaml", "references/checklist.md"]
+    assert "审阅" in (tmp_path / "mine/style-check/SKILL.md").read_text(encoding="utf-8")
+    assert empty.run("list").out.count("style-check") == 0
+    again = empty.run("new", "style-check", "--into", str(tmp_path / "mine"))
+    assert again.status == 2
+    assert "exists already" in again.err
+    assert empty.run("new", "x", "--kind", "cobol").status == 2
+    first = empty.run("new", "mine")
+    assert first.status == 0
+    assert empty.run("new", "mine").status == 2
+    assert "mine" in empty.run("list").out
+    assert empty.run("check", "mine").status == 0
+
+
+@pytest.mark.req("E9")
+def test_check_says_what_is_open_and_how_to_tick_it(empty):
+    empty.run("new", "word-count", "--kind", "python")
+    _edit(empty, "word-count/skill.yaml", "Counts the lines", "A counter of the lines")
+    done = empty.run("check", "word-count", COLUMNS="")
+    assert done.status == 1
+    assert "✗ word-count  tool" in done.out
+    assert (
+        "✗ error description-verb (skill.yaml:3): The description of `word_count_count` begins "
+        "with `A counter`" in done.out
+    )
+    assert "→ Begin with what it does: Reads …, Counts …" in done.out
+    assert "Not done: `word-count`" in done.err
+    record = json.loads(empty.run("check", "word-count", "--json").out)[0]
+    assert record["ok"] is False
+    assert [box["rule"] for box in record["boxes"] if box["state"] == "fail"] == [
+        "description-verb"
+    ]
+    assert all(box["message"] for box in record["boxes"] if box["state"] == "skip")
+
+
+@pytest.mark.req("E9")
+def test_check_is_short_unless_all_of_it_is_asked_for(empty):
+    empty.run("new", "word-count", "--kind", "python")
+    done = empty.run("check", "word-count")
+    assert done.out.count("\n") == 1
+    assert "boxes ticked, " in done.err
+    assert "(`--verbose` shows them)" in done.err
+    assert "No program was run: `--run` does that, in the sandbox" in done.err
+    assert empty.run("check", "word-count", "--verbose").out.count("\n") > 30
+    _edit(empty, "word-count/skill.yaml", 'default: ""', 'default: "')
+    broken = empty.run("check", "word-count")
+    assert broken.status == 1
+    assert broken.out.count("✗ error") == 1
+    assert "0 boxes ticked, 1 open, the others wait for that" in broken.err
+
+
+@pytest.mark.req("E9")
+def test_what_cannot_be_run_here_is_not_done(empty):
+    needs("bwrap")
+    empty.run("new", "word-count", "--kind", "python")
+    for text in ('"to be or not to be"', '"roses are red\\nviolets are blue\\n"'):
+        _edit(empty, "word-count/skill.yaml", f"text: {text}", "path: data/sales.txt")
+    done = empty.run("check", "word-count", "--run")
+    assert done.status == 8, done.out
+    assert "no example was run: needs data/sales.txt" in done.out
+
+
+def test_a_skill_yml_is_seen_and_named(empty):
+    empty.run("new", "words", "--kind", "python")
+    folder = empty.project / ".agents/skills/words"
+    (folder / "skill.yaml").rename(folder / "skill.yml")
+    for words in (("show", "words"), ("check", "words"), ("check", str(folder)), ("doctor",)):
+        done = empty.run(*words)
+        assert done.status != 0, words
+        assert "Rename it to `skill.yaml`" in " ".join((done.out + done.err).split()), words
+    assert "1 broken" in empty.run("list").err
+    (folder / "skill.yml").rename(folder / "skill.yaml")
+    assert empty.run("check", "words").status == 0
+
+
+@pytest.mark.req("E9")
+def test_strict_counts_warnings(empty):
+    empty.run("new", "words")
+    _edit(empty, "words/SKILL.md", "name: words", "name: other")
+    done = empty.run("check", ".agents/skills/words")
+    assert done.status == 0
+    assert "▲ warning skill-name" in done.out
+    assert empty.run("check", ".agents/skills/words", "--strict").status == 1
+
+
+@pytest.mark.req("E9")
+def test_fix_shows_a_diff_and_mends(empty):
+    empty.run("new", "word-count", "--kind", "python")
+    _edit(empty, "word-count/skill.yaml", "runtime: python", "runtime: Python3")
+    first = empty.run("check", ".agents/skills/word-count", "--fix", "--dry-run")
+    assert first.status == 1
+    assert "-runtime: Python3\n+runtime: python\n" in first.err
+    assert "Nothing was changed" in first.err
+    done = empty.run("check", ".agents/skills/word-count", "--fix")
+    assert done.status == 0, done.out
+    assert "Mends runtime-known" in done.err
+    text = (empty.project / ".agents/skills/word-count/skill.yaml").read_text()
+    assert "runtime: python\n" in text
+    assert "Nothing can be mended" in empty.run("check", "word-count", "--fix").err
+
+
+def test_check_looks_at_everything_of_the_project(empty):
+    empty.run("new", "words")
+    empty.run("new", "word-count", "--kind", "python")
+    broken = empty.project / ".agents/skills/broken"
+    broken.mkdir()
+    (broken / "skill.yaml").write_text("name: [\n")
+    rows = {row["name"]: row for row in json.loads(empty.run("check", "--json").out)}
+    assert set(rows) == {"words", "word-count", "broken"}
+    assert [rows[name]["ok"] for name in ("words", "word-count", "broken")] == [True, True, False]
+    several = empty.run("check")
+    assert several.status == 1
+    assert "✓ words  SKILL.md" in several.out
+    assert "`docs.when_to_use` is filled in" not in several.out
+    assert "`docs.when_to_use` is filled in" in empty.run("check", "--verbose").out
+    assert empty.run("check", "nothing-like-it").status == 3
+    assert empty.run("check", ".agents").status == 3
+    assert len(json.loads(empty.run("check", ".agents/skills", "--json").out)) == 3
+
+
+@pytest.mark.req("E9")
+def test_a_packaged_skill_is_checked_by_name(empty):
+    done = empty.run("check", "--packaged", "excel", "--verbose")
+    assert done.status == 0, done.out
+    assert "✓ `SKILL_<NAME>_ENABLED` turns it off" in done.out
+    assert empty.run("check", "--packaged", "nothing").status == 3
+
+
+def test_try_exits_by_what_came_of_it(empty):
+    needs("bwrap")
+    empty.run("new", "word-count", "--kind", "python")
+    assert empty.run("try", "word-count").status == 1
+    assert empty.run("try", "word-count", "--arg", "nothing=1").status == 2
+    assert empty.run("try", "word-count", "--arg", "path=../../etc/passwd").status == 4
+    assert empty.run("try", "word-count", "--arg", "path=gone.txt").status == 3
+    assert empty.run("try", "word-cuont").status == 3
+    raw = empty.run("try", "word-count", "--json-args", '{"text": "a b"}', "--raw")
+    assert json.loads(raw.out) == {"output": "lines: 1\nwords: 2\ncharacters: 3", "error": ""}
+    told = json.loads(empty.run("try", "word-count", "--arg", "text=a", "--json").out)
+    assert told["envelope"]["data"]["tier"] in {"bwrap", "landlock"}
+    assert told["request"] == '{"arguments": {"text": "a", "path": ""}}'
+    wrong = empty.run("try", "word-count", "--arg", "text=")
+    assert "error: Nothing to count, or two things" in wrong.err
+
+
+def test_a_strangers_tool_is_not_run(empty):
+    empty.run("new", "word-count", "--kind", "python", "--into", str(empty.project / "skills"))
+    tried = empty.run("try", "word-count", "--arg", "text=a")
+    assert tried.status == 4
+    tested = empty.run("test", "word-count")
+    assert tested.status == 4
+    assert "is not trusted, so its program is not run" in tested.err
+    checked = empty.run("check", "word-count", "--run")
+    assert checked.status == 4
+    assert "not run: its folder is not trusted yet; run `satchel trust` in the project" in " ".join(
+        checked.out.split()
+    )
+    assert empty.run("check", "word-count").status == 0
+
+
+def test_an_example_without_its_file_makes_a_test_incomplete(empty):
+    needs("bwrap")
+    empty.run("new", "word-count", "--kind", "python")
+    _edit(empty, "word-count/skill.yaml", 'text: "to be or not to be"', "path: data/sales.txt")
+    done = empty.run("test", "word-count", COLUMNS="")
+    assert done.status == 8
+    assert "– not run" in done.out
+    assert "needs data/sales.txt" in done.out
+    record = json.loads(empty.run("test", "word-count", "--json").out)
+    assert (record["ok"], record["complete"]) == (False, False)
+    os.makedirs(empty.project / "data")
+    (empty.project / "data/sales.txt").write_text("a\n")
+    assert empty.run("test", "word-count").status == 0
+    _edit(empty, "word-count/main.py", " — put its value in quotes", "")
+    assert empty.run("test", "word-count").status == 1
+    assert empty.run("test", "nothing").status == 3
+
+
+# --- validate ----------------------------------------------------------------------------
+
+
+def test_validate_checks_what_it_is_pointed_at(terminal):
+    every = json.loads(terminal.run("validate", "--json").out)
+    assert len(every) == 7
+    assert [row["ok"] for row in every].count(False) == 1
+    folder = json.loads(terminal.run("validate", "skills", "--json").out)
+    assert len(folder) == 3
+    one = json.loads(terminal.run("validate", ".agents/skills/fix-yaml/SKILL.md", "--json").out)
+    assert [problem["code"] for problem in one[0]["problems"]] == ["repaired-value"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("validate", ".agents/skills/team/style-guide"), 0),
+        (("validate", ".agents/skills/fix-yaml"), 0),
+        (("validate", ".agents/skills/fix-yaml", "--strict"), 1),
+        (("validate", "skills/plain-text"), 1),
+        (("validate", "nowhere"), 3),
+        (("validate", ".agents/skills/code-review/references"), 3),
+    ],
+)
+def test_validate_exits_by_what_it_found(terminal, words, status):
+    assert terminal.run(*words).status == status

@@ -1,0 +1,329 @@
+"""`satchel goal`: plan files, answers, exit codes and graphs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from model_server import ModelServer, Reply
+from sizes import sized
+from typing_at import Typing
+
+pytestmark = pytest.mark.timeout(240)
+MODEL = "anthropic:claude-sonnet-5"
+PEOPLE = """\
+goal: Ask two people
+inputs: {who: Ada, count: 3}
+steps:
+  - {id: first, action_type: human, prompt: "Well, {{inputs.who}}?"}
+  - id: second
+    action_type: human
+    prompt: "{{steps.first.output}} times {{inputs.count}}?"
+    output: {type: object, properties: {number: {type: integer}}, required: [number]}
+"""
+"""A plan without model steps."""
+
+
+@pytest.fixture
+def people(empty):
+    (empty.project / "people.yaml").write_text(PEOPLE, encoding="utf-8")
+    return empty
+
+
+# --- a whole goal -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", sized(["local"], ["local", "dbos"]))
+def test_a_goal_runs_asks_and_goes_on(weekly, engine):
+    words = ("--engine", engine, "--allow-tools")
+    done = weekly("goal", "run", "week.yaml", "--id", "week-46", *words)
+    assert (done.status, done.out) == (8, "")
+    assert "? review  Are these findings right?" in done.err
+    assert f"`satchel goal approve week-46 review --engine {engine}`, or your" in done.err
+    assert "add `--allow-tools` to let tools write" in " ".join(done.err.split())
+    found = json.loads(weekly("goal", "show", "week-46", "--engine", engine, "--json").out)
+    assert (found["state"], found["engine"], found["revision"]) == ("asking", engine, 1)
+    states = {step["id"]: step["state"] for step in found["steps"]}
+    assert [states[name] for name in ("fetch", "voices", "review", "save")] == [
+        "done", "done", "asking", "waiting",
+    ]  # fmt: skip
+    assert found["usage"]["requests"] == 3
+
+    refused = weekly("goal", "approve", "week-46", "--engine", engine)
+    assert (refused.status, "Give `--allow-tools`" in refused.err) == (4, True)
+    assert weekly("goal", "approve", "week-46", "--engine", engine, "--yes").status == 2
+    assert not (weekly.terminal.project / "reports").exists()
+
+    done = weekly("goal", "approve", "week-46", "--value", "Checkout was down", *words)
+    assert (done.status, done.out) == (0, "reports/week-46.md\n")
+    report = (weekly.terminal.project / "reports/week-46.md").read_text(encoding="utf-8")
+    assert report.startswith("# Week 46\n\nCheckout was down.\n")
+    assert report.endswith("<!-- week-46:save:1 -->\n")
+    asked = len(weekly.server.requests)
+
+    done = weekly("goal", "run", "week.yaml", "--id", "week-46", *words, "--json")
+    assert json.loads(done.out)["state"] == "done", "the same goal again is only looked at"
+    assert len(weekly.server.requests) == asked
+
+    done = weekly("goal", "retry", "week-46", "--from", "write", *words)
+    assert (done.status, len(weekly.server.requests)) == (0, asked + 1)
+    listed = json.loads(weekly("goal", "list", "--engine", engine, "--json").out)
+    assert [(one["id"], one["state"], one["done"]) for one in listed] == [("week-46", "done", 7)]
+
+
+def test_a_detached_goal_goes_on_by_itself(weekly):
+    done = weekly("goal", "run", "week.yaml", "--id", "away", "--detach", "--allow-tools")
+    assert (done.status, done.out) == (0, "away\n")
+    weekly.until("away", "asking")
+
+
+# --- people -------------------------------------------------------------------------------
+
+
+def test_people_are_asked_by_name_and_by_schema(people):
+    done = people.run("goal", "run", "people.yaml", "--id", "ask", "--input", "who=Bob")
+    assert done.status == 8
+    assert "? first  Well, Bob?" in done.err
+    done = people.run("goal", "approve", "ask", "first", "--value", "two")
+    assert (done.status, "? second  two times 3?" in done.err) == (8, True)
+    done = people.run("goal", "approve", "ask", "--value", "six", "--json")
+    assert done.status == 2
+    assert "not JSON" in json.loads(done.out)["error"]["message"]
+    done = people.run("goal", "approve", "ask", "--value", '{"number": "six"}')
+    assert done.status == 2
+    done = people.run("goal", "approve", "ask", "--value", '{"number": 6}')
+    assert (done.status, json.loads(done.out)) == (0, {"number": 6})
+    done = people.run("goal", "approve", "ask", "first")
+    assert done.status == 4
+
+
+def test_a_no_needs_no_yes(weekly):
+    """Who says no lets nothing be written, so nothing has to be allowed."""
+    assert weekly("goal", "run", "week.yaml", "--id", "w", "--allow-tools").status == 8
+    done = weekly("goal", "approve", "w", "review")
+    assert (done.status, "Give `--allow-tools`" in done.err) == (4, True)
+    done = weekly("goal", "approve", "w", "review", "--no")
+    assert done.status == 1
+    assert "said no" in done.err
+    assert "Do what failed again: `satchel goal retry w --allow-tools`" in done.err
+    done = weekly("goal", "approve", "w")
+    assert done.status == 4
+    assert "No step of `w` asks anybody" in done.err, "and not that something is to be allowed"
+
+
+def test_a_goal_belongs_to_its_project(people):
+    assert people.run("goal", "run", "people.yaml", "--id", "p").status == 8
+    other = people.home / "other"
+    other.mkdir()
+    words = ("--project", str(other), "goal")
+    for command in ("approve", "resume", "retry", "show", "cancel"):
+        done = people.run(*words, command, "p")
+        assert done.status == 3
+        told = " ".join(done.err.split())
+        assert f"of another project: `satchel --project {people.project} goal …`" in told
+    assert people.run(*words, "list").err == "There are no goals here yet\n"
+    listed = json.loads(people.run(*words, "list", "--all", "--json").out)
+    assert [(one["id"], one["project"]) for one in listed] == [("p", str(people.project))]
+    assert "Of `" in people.run(*words, "list", "--all").err
+    assert [one["id"] for one in json.loads(people.run("goal", "list", "--json").out)] == ["p"]
+
+
+def test_in_a_terminal_the_person_is_asked_right_there(people):
+    env = people.env(TERM="xterm-256color", NO_COLOR="1")
+    env.pop("CI", None)
+    words = people.command("goal", "run", "people.yaml", "--id", "ask")
+    with Typing(words, people.project, env) as typing:
+        typing.sees("Well, Ada?")
+        typing.sees("write your answer: ")
+        typing.type("two\r")
+        typing.sees("two times 3?")
+        typing.sees("write your answer: ")
+        typing.type("many\r")
+        typing.sees("not JSON")
+        typing.sees("write your answer: ")
+        typing.type('{"number": 6}\r')
+        typing.sees("ask is done: 2 done")
+        assert typing.ends() == 0
+    assert '"number": 6' in typing.text
+
+
+# --- what is wrong ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message", "hint"),
+    [
+        (("run",), 2, "There is no goal", 'satchel goal run "'),
+        (("run", "no.yaml"), 3, "There is no `no.yaml`", "satchel goal plan"),
+        (("run", "bad.yaml"), 2, "→ Write what is to be done", "Correct the file"),
+        (("run", "people.yaml", "--id", "a b"), 2, "a b", ""),
+        (("run", "people.yaml", "--input", "count=x"), 2, "not JSON", "The plan has 3 there"),
+        (("run", "people.yaml", "--input", "who"), 2, "needs `name=value`", "--input week=46"),
+        (("run", "write a poem"), 4, "Nobody is there to agree", "-o plan.yaml"),
+        (("show", "nobody"), 3, "keeps no goal `nobody`", "--engine"),
+        (("show", "ask", "--step", "frist"), 3, "has no step `frist`", "`first`"),
+        (("approve", "ask", "--no", "--value", "x"), 2, "`--no` says no", "--note"),
+        (("retry", "ask", "--from", "third"), 3, "has no step `third`", "goal show ask"),
+        (("stop", "ask"), 2, "There is no command `goal stop`", "`satchel goal cancel`"),
+        (("list", "--state", "xyz"), 2, "`--state` is one of", ""),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_to_do(people, words, status, message, hint):
+    (people.project / "bad.yaml").write_text("goal: x\nsteps:\n  - {id: a, needs: [b]}\n")
+    if words[0] not in {"run", "list"}:
+        people.run("goal", "run", "people.yaml", "--id", "ask")
+    done = people.run("goal", *words, COLUMNS="400")
+    assert (done.status, done.out) == (status, "")
+    error, _, told = done.err.partition("\n\nhint: ")
+    assert message in error
+    assert hint in told
+
+
+def test_steps_that_go_to_another_provider_are_told_before(weekly):
+    (weekly.terminal.project / "p.yaml").write_text(
+        "goal: g\nsteps:\n- {id: ask, action_type: human, prompt: May I?}\n"
+        "- {id: mine, needs: [ask], prompt: x}\n"
+        "- {id: theirs, needs: [ask], prompt: x, model: 'openai:gpt-5'}\n"
+    )
+    done = weekly("goal", "run", "p.yaml", "--id", "p")
+    assert done.status == 8
+    assert done.err.startswith("The plan sends these steps to `openai:gpt-5`: theirs\n")
+    assert weekly.server.requests == []
+
+
+def test_what_strangers_wrote_commands_no_terminal_through_a_pipe(people):
+    (people.project / "esc.yaml").write_text(
+        'goal: g\nsteps:\n- {id: ask, action_type: human, prompt: "\\e[2J ok?"}\n'
+    )
+    assert people.run("goal", "run", "esc.yaml", "--id", "esc").status == 8
+    assert "␛[2J ok?" in people.run("goal", "show", "esc").out
+    assert people.run("goal", "approve", "esc", "--value", "\x1b[31m red").status == 0
+    shown = people.run("goal", "show", "esc").out
+    assert "␛[31m red" in shown
+    assert "\x1b" not in shown
+    assert people.run("goal", "show", "esc", "--step", "ask").out == "\x1b[31m red\n", "data"
+
+
+# --- planning -----------------------------------------------------------------------------
+
+PLANNED = {
+    "goal": "Say hello",
+    "steps": [
+        {"id": "hello", "prompt": "Say hello"},
+        {"id": "bye", "prompt": "Say goodbye after {{steps.hello.output}}"},
+    ],
+}
+
+
+def _planner(request):
+    if "submit_plan" in request.tools:
+        return Reply(calls=[("submit_plan", PLANNED)])
+    return Reply("Hello." if "Say hello" in request.last_user else "Goodbye.")
+
+
+@pytest.fixture
+def planner(empty):
+    with ModelServer(_planner) as server:
+        known = {**server.environment(), "SATCHEL_MODEL": MODEL}
+        yield lambda *words, **more: empty.run(*words, **{**known, **more}), empty
+
+
+def test_a_plan_is_made_read_and_run(planner):
+    run, terminal = planner
+    done = run("goal", "plan", "say hello", "-o", "hello.yaml")
+    assert (done.status, done.out) == (0, "hello.yaml\n")
+    assert "2 steps" in done.err
+    text = (terminal.project / "hello.yaml").read_text(encoding="utf-8")
+    assert "{{steps.hello.output}}" in text
+    done = run("goal", "run", "hello.yaml")
+    assert (done.status, done.out) == (0, "Goodbye.\n")
+    found = json.loads(run("goal", "plan", "say hello", "--json").out)
+    assert found["plan"]["steps"][1]["id"] == "bye"
+    assert found["attempts"] == 1
+
+
+def test_a_goal_in_words_is_planned_shown_and_agreed_to(planner):
+    run, terminal = planner
+    done = run("goal", "run", "say", "hello", "--yes")
+    assert (done.status, done.out) == (0, "Goodbye.\n")
+    assert "bye" in done.err
+    known = {"TERM": "dumb", "SATCHEL_MODEL": MODEL}
+    with ModelServer(_planner) as server:
+        env = terminal.env(**known, **server.environment())
+        with Typing(terminal.command("goal", "run", "say hello"), terminal.project, env) as typing:
+            typing.sees("Run it? [y/N]")
+            typing.type("n\r")
+            assert typing.ends() == 4
+        assert len(server.requests) == 1
+
+
+# --- pictures -----------------------------------------------------------------------------
+
+
+def test_a_plan_and_a_goal_are_drawn(people):
+    done = people.run("goal", "graph", "people.yaml")
+    assert ET.fromstring(done.out).tag.endswith("svg")
+    assert people.run("goal", "graph", "people.yaml", "-o", "p.svg").out == "p.svg\n"
+    assert (people.project / "p.svg").read_text(encoding="utf-8") == done.out
+    assert people.run("goal", "graph", "people.yaml", "-o", "p.mmd").status == 0
+    assert (people.project / "p.mmd").read_text().startswith("flowchart TD\n")
+    people.run("goal", "run", "people.yaml", "--id", "ask")
+    chart = people.run("goal", "graph", "ask", "--format", "mermaid").out
+    assert ":::asking" in chart
+    assert ":::waiting" in chart
+    whole = json.loads(people.run("goal", "graph", "ask", "--json").out)
+    assert (whole["format"], whole["path"]) == ("svg", None)
+
+
+def test_a_drawing_is_called_what_it_is(people):
+    done = people.run("goal", "graph", "people.yaml", "-o", "people.png")
+    assert (done.status, "Let it end in `.svg`" in done.err) == (2, True)
+    assert not (people.project / "people.png").exists()
+
+
+def test_a_slip_in_a_name_is_told(people):
+    assert "Did you mean `people.yaml`?" in people.run("goal", "run", "poeple.yaml").err
+    people.run("goal", "run", "people.yaml", "--id", "week-46")
+    assert "Did you mean `week-46`?" in people.run("goal", "show", "wek-46").err
+
+
+# --- settings and workers -----------------------------------------------------------------
+
+
+def test_a_project_cannot_send_goals_elsewhere(people):
+    (people.project / "satchel.toml").write_text(
+        'engine = "dbos"\ndatabase = "postgresql://evil.example.com/x"\n'
+        'temporal = "evil.example.com:7233"\n[limits.openai]\nper_second = 1000\n'
+    )
+    done = people.run("goal", "run", "people.yaml", "--id", "ask", "--json")
+    assert json.loads(done.out)["engine"] == "local"
+    told = people.run("doctor", "--json").out
+    for name in ("engine", "database", "temporal", "limits"):
+        assert f"A project may not set `{name}`" in told
+
+
+def test_ctrl_c_leaves_a_goal_that_can_be_resumed(weekly):
+    terminal = weekly.terminal
+    with ModelServer(lambda _request: Reply("x", delay=60)) as server:
+        env = terminal.env(**{**weekly.env, **server.environment()})
+        words = terminal.command("goal", "run", "week.yaml", "--id", "stop", "--allow-tools")
+        told = terminal.home / "told.txt"
+        with (
+            told.open("wb") as stream,
+            subprocess.Popen(words, cwd=terminal.project, env=env, stderr=stream) as run,
+        ):
+            while not server.requests:
+                time.sleep(0.1)
+            run.send_signal(signal.SIGINT)
+            assert run.wait(timeout=60) == 130
+        err = told.read_bytes()
+    assert b"Go on later with `satchel goal resume stop --allow-tools`" in err
+    assert b"Traceback" not in err
+    found = json.loads(weekly("goal", "show", "stop", "--json").out)
+    assert found["state"] == "queued"
+    assert weekly("goal", "resume", "stop", "--allow-tools").status == 8

@@ -1,0 +1,113 @@
+"""`satchel list`: content, width, colours and hostile text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from satchel.cli.console import width_of
+from sizes import sample
+
+TRICK = (
+    "---\nname: trick\n"
+    'description: "Nice\\e[31m\\e[2J\\x9b1m \\u202eevil\\u202c. \\x07Use it."\n---\n'
+    "\x1b[2J\x1b]0;owned\x07Body \u202etxt\n"
+)
+
+
+@pytest.mark.req("B5")
+def test_the_list_has_id_name_description_source_and_system(terminal):
+    terminal.skill(
+        ".agents/sys.skills/deploy", "---\nname: deploy\ndescription: Ships it.\n---\nx\n"
+    )
+    terminal.trust(".agents/sys.skills")
+    rows = {row["name"]: row for row in json.loads(terminal.run("list", "--json").out)}
+    assert rows["deploy"]["is_system"] is True
+    assert rows["deploy"]["source"] == "system"
+    nested = rows["style-guide"]
+    assert (nested["id"], nested["source"], nested["is_system"]) == (
+        "team/style-guide",
+        "user",
+        False,
+    )
+    assert nested["description"] == "The style of the house. Use when writing docs."
+    table = terminal.run("list").out
+    assert "team/style-guide" in table
+    assert "system" in table
+
+
+def test_a_broken_file_does_not_disappear(empty):
+    empty.skill("skills/notes", "# Notes\n")
+    plain = empty.run("list")
+    assert (plain.status, plain.out) == (0, "")
+    assert plain.err == "0 skills, 1 broken (`satchel doctor`)\n"
+    row = empty.run("list", "--all").out.splitlines()[1]
+    assert row.split()[:4] == ["✗", "broken", "notes", "project"]
+    assert json.loads(empty.run("list", "--json").out) == []
+    told = json.loads(empty.run("list", "--all", "--json").out)
+    assert [(item["name"], item["state"], item["source"]) for item in told] == [
+        ("notes", "broken", "project")
+    ]
+    assert told[0]["problems"][0]["code"] == "no-frontmatter"
+
+
+def test_a_pipe_gets_whole_descriptions(terminal):
+    long = terminal.run("list", COLUMNS="").out
+    assert "review of a diff or a pull request." in long
+    assert "…" not in long
+
+
+@pytest.mark.parametrize(
+    "words",
+    sample(
+    [("list",), ("list", "--json"), ("why", "trick"), ("show", "trick"),
+     ("show", "trick", "--body"), ("load", "trick"), ("catalogue",), ("doctor",),
+     ("search", "nice"), ("validate",), ("which", "nice"), ("which", "nice", "--block"),
+     ("why", "trick", "--goal", "nice"),
+     ("read", "skills/trick/SKILL.md"), ("agents", "--all")],
+        one_of=3,
+    ),
+    ids=" ".join,
+)  # fmt: skip
+def test_a_skill_cannot_command_the_terminal(empty, words):
+    place = ".claude/skills" if words[0] == "agents" else "skills"
+    empty.skill(f"{place}/trick", TRICK)
+    empty.trust(place)
+    seen = empty.on_a_terminal(*words, NO_COLOR="1")
+    assert "Traceback" not in seen
+    assert len(seen) > 10
+    hostile = set("\x1b\x9b\x07\u202e\u202c")
+    assert not hostile & set(seen), repr(seen)
+
+
+def test_colours_mean_something_and_are_only_for_terminals(terminal):
+    seen = terminal.on_a_terminal("list", "--all", answer="n\r", NO_COLOR="")
+    assert "\x1b[32m●\x1b[0m" in seen
+    assert "\x1b[33m?" in seen
+    assert "\x1b[2m○" in seen
+    assert "\x1b" not in terminal.run("list", "--all", NO_COLOR="").out
+    assert "\x1b[32m●" in terminal.run("--color", "list").out
+    assert "\x1b" not in terminal.on_a_terminal("list", "--no-color", answer="n\r", NO_COLOR="")
+
+
+def test_the_width_of_the_terminal_is_kept(terminal):
+    for columns in (40, 60, 100):
+        out = terminal.run("list", "--all", COLUMNS=str(columns)).out
+        assert max(width_of(line) for line in out.splitlines()) <= columns
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["list --all", "agents --all", "doctor --all", "locations", "search things", "why evil2",
+     "show evil2", "mcp check", "verify", "overlap", "tools"],
+)  # fmt: skip
+def test_no_name_of_a_skill_commands_the_terminal(empty, words):
+    text = '---\nname: "ev\\e[31mil"\ndescription: "Does \\e[2J things"\n---\nHi\n'
+    for folder in ("skills/evil2", ".claude/skills/dir\x1b[31mx"):
+        place = empty.project / folder
+        place.mkdir(parents=True)
+        (place / "SKILL.md").write_text(text, encoding="utf-8")
+    done = empty.run(*words.split())
+    assert "\x1b" not in done.out + done.err
+    assert done.status != 70

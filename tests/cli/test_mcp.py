@@ -1,0 +1,115 @@
+"""The commands `mcp serve` and `mcp check`, and usage errors of `mcp`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from satchel.errors import InvalidInput
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
+    ours, theirs = os.openpty()
+    try:
+        shown = subprocess.run(
+            terminal.command("mcp"),
+            cwd=terminal.project,
+            env=terminal.env(),
+            stdin=theirs,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert shown.stdout == terminal.run("mcp", "--help").out
+    assert "  install  " in shown.stdout
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    for words in (("mcp",), ("mcp", "serve")):
+        done = terminal.run(*words, stdin=json.dumps(hello) + "\n")
+        assert json.loads(done.out)["result"]["serverInfo"]["name"] == "satchel", done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("serve --host 0.0.0.0", "`--host` is only for a server over HTTP"),
+        ("instal", "Did you mean `satchel mcp install`?"),
+        ("rm docs", "Did you mean `satchel mcp remove`?"),
+        ("serve --http --port 70000", "`--port` must be at most 65535, not `70000`"),
+        ("serve --http --oauth-scope skills", "`--oauth-scope` needs `--issuer`"),
+        ("install claude", "Did you mean `claude-desktop`, `claude-code`?"),
+    ],
+)
+def test_slips_are_told_with_what_may_have_been_meant(terminal, words, said):
+    done = terminal.run("mcp", *words.split())
+    assert done.status == InvalidInput.exit_code
+    assert said in done.err
+
+
+@pytest.mark.parametrize("words", ["", "list", "mcp", "mcp serve", "goal", "trust"])
+def test_a_short_option_is_help_too(terminal, words):
+    done = terminal.run(*words.split(), "-h")
+    assert done.status == 0
+    assert done.out == terminal.run(*words.split(), "--help").out
+
+
+def test_what_comes_with_satchel_is_counted_and_not_listed(terminal):
+    done = terminal.run("mcp", "check", SATCHEL_BUILTIN="true")
+    assert "write-a-skill" not in done.out
+    assert "code-review" in done.out
+    assert "The 3 that come with Satchel can be, too" in done.err
+    told = json.loads(terminal.run("mcp", "check", "--json", SATCHEL_BUILTIN="true").out)
+    assert "write-a-skill" in {one["path"] for one in told["served"]}
+
+
+def test_what_no_client_sees_is_said(terminal):
+    def skill(name, more=""):
+        folder = terminal.project / ".agents" / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: x\n{more}---\n# x\n")
+
+    skill("waits-here")
+    done = terminal.run("mcp", "check", SATCHEL_TRUST="ask")
+    assert "○ waits-here: it is not trusted yet" in done.out
+    assert "→ Run `satchel trust`" in done.out
+    assert "not trusted yet: run `satchel trust`" in done.err.splitlines()[-1]
+    skill("by-hand", "disable-model-invocation: true\n")
+    skill("left-out")
+    done = terminal.run("mcp", "check", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
+    assert "○ by-hand: only people may load it" in done.out
+    assert "○ left-out: your settings leave it out" in done.out
+    told = terminal.run("mcp", "check", "--json", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
+    kinds = {one["kind"] for one in json.loads(told.out)["kept_back"]}
+    assert kinds == {"people-only", "excluded"}
+    for words in (("install", "cursor", "--dry-run"), ("serve",)):
+        done = terminal.run("mcp", *words, SATCHEL_TRUST="ask", stdin="")
+        assert "not trusted yet: run `satchel trust`" in done.err, words
+
+
+def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
+    """Else a server whose own configuration names it would start itself without end."""
+    mark = terminal.home / "asked"
+    program = [sys.executable, "-c", f"open({str(mark)!r}, 'w').close()"]
+    servers = json.dumps({"own": {"command": program}})
+    done = terminal.run("mcp", "check", SATCHEL_SERVERS=servers, SATCHEL_TRUST="all")
+    assert "Skills of other servers are left out" in done.err
+    assert not mark.exists()
+    terminal.run("list", SATCHEL_SERVERS=servers)
+    assert mark.exists()  # the command is one that leaves a mark

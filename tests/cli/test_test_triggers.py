@@ -1,0 +1,254 @@
+"""`satchel test --triggers` and `satchel overlap`."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.req("C3")]
+
+SKILLS = {
+    "code-review": "Reviews source code for bugs, security holes and style.",
+    "git-helper": "Explains a diff or a merge conflict, and opens a pull request.",
+    "pdf-forms": "Fills in PDF forms and extracts their fields.",
+    "spreadsheets": "Builds spreadsheets with formulas, charts and pivot tables.",
+    "translation": "Translates text between German, French and Spanish.",
+}
+GOOD = """\
+should:
+  - Find bugs and security holes in source code
+should_not:
+  - prompt: Fill in PDF forms
+    instead: pdf-forms
+"""
+MIXED = """\
+should:
+  - Find bugs and security holes in source code
+  - Inspect Haskell modules
+  - Inspect Haskell
+should_not:
+  - prompt: Fill in PDF forms
+    instead: translation
+  - Extract fields of PDF forms
+"""
+MISSED = MIXED.replace("instead: translation", "instead: pdf-forms")
+
+
+@pytest.fixture
+def desk(empty):
+    empty.skills(SKILLS)
+    return empty
+
+
+def _prompts(desk, name: str, text: str, file: str = "triggers.yaml") -> None:
+    folder = desk.project / f".agents/skills/{name}/evals"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(text, encoding="utf-8")
+
+
+SNAPSHOTS = {
+    "triggers-mixed": MIXED,
+    "triggers-good": GOOD,
+    "triggers-colon": "should:\n  - Find bugs\n  - Review this: it crashes\n",
+    "triggers-none": None,
+}
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_whole_runs(name, desk):
+    text = SNAPSHOTS[name]
+    if text is not None:
+        _prompts(desk, "code-review", text)
+    desk.check(name, desk.run("test", "--triggers", "code-review"))
+    if name == "triggers-mixed":
+        words = ("test", "--triggers", "code-review")
+        desk.check(f"zh-{name}", desk.run(*words, SATCHEL_LANG="zh"))
+
+
+def test_exit_codes_for_a_pipeline(desk):
+    _prompts(desk, "code-review", MISSED)
+    run = desk.run
+    assert run("test", "--triggers", "code-review").status == 1
+    assert run("test", "--triggers", "code-review", "--min-recall", "0.3").status == 0
+    assert run("test", "--triggers", "code-review", "--min-recall", "33%").status == 0
+    assert run("test", "--triggers", "code-review", "--min-recall", "0.5").status == 1
+    assert run("test", "--triggers", "code-review", "--min-precision", "0").status == 1
+    _prompts(desk, "code-review", GOOD)
+    assert run("test", "--triggers", "code-review").status == 0
+    assert run("test", "--triggers", "translation").status == 3
+    assert run("test", "--triggers", "no-such-skill").status == 3
+    _prompts(desk, "code-review", "shoud: [x]\n")
+    assert run("test", "--triggers", "code-review").status == 5
+
+
+def test_instead_of_nobody_is_a_slip_of_the_file(desk):
+    _prompts(
+        desk,
+        "code-review",
+        "should_not:\n  - Carve marble\n  - {prompt: Wash my car, instead: alfa}\n",
+    )
+    done = desk.run("test", "--triggers", "code-review", COLUMNS="")
+    assert done.status == 5
+    assert "`instead` names `alfa`, and there is no such skill" in done.err
+    assert "evals/triggers.yaml:3`" in done.err
+    _prompts(desk, "code-review", "should_not: [{prompt: Fill in forms, instead: pdf-form}]\n")
+    assert (
+        "hint: Write `pdf-forms`" in desk.run("test", "--triggers", "code-review", COLUMNS="").err
+    )
+
+
+def test_a_skill_without_a_program_has_prompts_to_run(desk):
+    _prompts(desk, "code-review", GOOD)
+    done = desk.run("test", "code-review", COLUMNS="")
+    assert done.status == 2
+    assert "hint: Run its prompts: `satchel test --triggers code-review`" in done.err
+    done = desk.run("test", "translation", COLUMNS="")
+    assert "hint: Check it with `satchel check translation`" in done.err
+
+
+def test_json_has_everything(desk):
+    _prompts(desk, "code-review", MIXED)
+    done = desk.run("test", "--triggers", "code-review", "--json")
+    told = json.loads(done.out)
+    assert (done.status, told["ok"], told["broken"]) == (1, False, [])
+    (record,) = told["results"]
+    assert record["path"].endswith("evals/triggers.yaml")
+    assert record["should"] == {"chosen": 1, "missed": 2}
+    assert record["should_not"] == {"quiet": 2, "fired": 0}
+    rows = {row["prompt"]: row for row in record["prompts"]}
+    assert rows["Find bugs and security holes in source code"]["rank"] == 1
+    assert rows["Inspect Haskell"]["line"] == 4
+    assert rows["Fill in PDF forms"]["instead_chosen"] is False
+    assert rows["Fill in PDF forms"]["rivals"][0]["name"] == "pdf-forms"
+    assert [row["ok"] for row in record["prompts"]] == [True, False, False, False, True]
+
+
+def test_without_a_name_every_skill_with_prompts_is_tested(desk):
+    nothing = desk.run("test", "--triggers")
+    assert nothing.status == 3
+    assert "No skill of this project has trigger tests" in nothing.err
+    _prompts(desk, "code-review", GOOD)
+    _prompts(
+        desk,
+        "pdf-forms",
+        '[{"query": "Fill in PDF forms", "should_trigger": true}]',
+        "triggers.json",
+    )
+    done = desk.run("test", "--triggers", "--json")
+    assert done.status == 0, done.out
+    assert [one["name"] for one in json.loads(done.out)["results"]] == ["code-review", "pdf-forms"]
+    assert desk.run("test", "--triggers", "--all").status == 0
+    # One broken file does not hide the others.
+    _prompts(desk, "translation", "should: [\n")
+    done = desk.run("test", "--triggers")
+    assert done.status == 5
+    assert "✓ code-review" in done.out
+    assert "The trigger tests of `translation` cannot be run" in " ".join(done.err.split())
+    told = json.loads(desk.run("test", "--triggers", "--json").out)
+    assert [one["name"] for one in told["broken"]] == ["translation"]
+    assert told["broken"][0]["problems"][0]["line"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "`NAME` is missing"),
+        (("a", "b"), "Give one tool skill at a time"),
+        (("a", "--min-recall", "1"), "That option belongs to `--triggers`"),
+        (("--all",), "That option belongs to `--triggers`"),
+        (("--triggers", "a", "--all"), "Give names or `--all`, not both"),
+        (
+            ("--triggers", "--min-recall", "90"),
+            "`--min-recall` needs a number from 0 to 1, not `90`",
+        ),
+        (
+            ("--triggers", "--min-recall", "nan"),
+            "`--min-recall` needs a number from 0 to 1, not `nan`",
+        ),
+    ],
+)
+def test_slips_are_told(words, message, desk):
+    done = desk.run("test", *words)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"error: {message}\n\nhint: ")
+
+
+def test_a_hostile_prompt_moves_no_cursor(desk):
+    _prompts(desk, "code-review", 'should: ["Inspect \\e[31m Haskell \\u202e"]\n')
+    done = desk.run("test", "--triggers", "code-review")
+    assert "\x1b" not in done.out
+    assert "\u202e" not in done.out
+
+
+def test_a_new_skill_passes_its_own_prompts(empty):
+    assert empty.run("new", "style-check").status == 0
+    assert empty.run("new", "shenyue", "--language", "zh").status == 0
+    for builtin in ("false", "true"):
+        done = empty.run("test", "--triggers", SATCHEL_BUILTIN=builtin)
+        assert done.status == 0, done.out
+    path = empty.project / ".agents/skills/style-check/evals/triggers.yaml"
+    assert "satchel test --triggers style-check" in path.read_text()
+    checked = json.loads(empty.run("check", "style-check", "--json").out)[0]
+    assert {"triggers-readable": "pass"}.items() <= {
+        box["rule"]: box["state"] for box in checked["boxes"]
+    }.items()
+    path.write_text("should:\n  - Fix this: please\n")
+    checked = empty.run("check", "style-check", COLUMNS="")
+    assert checked.status == 0
+    where = os.path.join("evals", "triggers.yaml")
+    assert f"note triggers-readable ({where}:2): YAML reads the prompt" in checked.out
+
+
+# --- overlap -----------------------------------------------------------------------------
+
+
+OVERLAPPING = {
+    "code-review": "Reviews pull requests for bugs, security and style.",
+    "review-changes": "Reviews pull requests: bugs, tests and style.",
+    "pdf-forms": "Fills in PDF forms and extracts their fields.",
+    "pdf-forms-2": "Fills in PDF forms and extracts their fields.",
+    "translation": "Translates text between German, French and Spanish.",
+}
+
+
+@pytest.fixture
+def similar(empty):
+    empty.skills(OVERLAPPING)
+    return empty
+
+
+OVERLAP_RUNS = {
+    "overlap": ("overlap",),
+    "overlap-one": ("overlap", "pdf-forms"),
+    "overlap-none": ("overlap", "translation"),
+}
+
+
+def test_whole_runs_of_overlap(similar):
+    for name, words in OVERLAP_RUNS.items():
+        similar.check(name, similar.run(*words))
+    similar.check("zh-overlap", similar.run("overlap", SATCHEL_LANG="zh"))
+
+
+def test_exit_codes_of_overlap(similar):
+    assert similar.run("overlap").status == 0
+    assert similar.run("overlap", "--fail-over", "0.9").status == 1
+    assert similar.run("overlap", "code-review", "--fail-over", "90%").status == 0
+    assert similar.run("overlap", "code-review", "--fail-over", "0.5").status == 1
+    assert similar.run("overlap", "translation", "--fail-over", "0.2").status == 0
+    assert similar.run("overlap", "no-such-skill").status == 3
+    assert similar.run("overlap", "--min", "2").status == 2
+
+
+def test_json_of_overlap(similar):
+    told = json.loads(similar.run("overlap", "--json").out)
+    assert (told["skills"], told["ok"], told["more"]) == (5, True, False)
+    (copies,) = told["copies"]
+    assert [one["name"] for one in copies["skills"]] == ["pdf-forms", "pdf-forms-2"]
+    (pair,) = told["pairs"]
+    assert [one["name"] for one in pair["skills"]] == ["code-review", "review-changes"]
+    assert {"bugs", "pull"} <= set(pair["shared"])
+    assert pair["copy"] is False
+    assert json.loads(similar.run("overlap", "--json", "--fail-over", "0.9").out)["ok"] is False

@@ -1,0 +1,139 @@
+"""Errors of `satchel try`, `test` and `tools`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from needs import needs
+from satchel.testing import make_tool_skill
+
+pytestmark = pytest.mark.timeout(120)
+READ = "import json, sys\nasked = json.loads(sys.stdin.readline())\n"
+ANSWER = "print(json.dumps({'output': 'fine', 'error': ''}))\n"
+
+
+@pytest.fixture
+def desk(empty):
+    """A project with one tool of the user's own."""
+    needs("bwrap")
+    make_tool_skill(empty.project / ".agents/skills", "words", tool="words_count")
+    assert empty.run("trust", "--yes").status == 0
+    return empty
+
+
+def _program(desk, text: str) -> None:
+    (desk.project / ".agents/skills/words/main.py").write_text(text)
+
+
+def _edit(desk, old: str, new: str) -> None:
+    path = desk.project / ".agents/skills/words/skill.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("runtime: python", "runtime: pyhton", "There is no runtime `pyhton`"),
+        ("entry: main.py", "entry: mian.py", "The entry `mian.py` is not there"),
+        ("description: ", 'description: "', "The file is not valid YAML"),
+    ],
+)
+def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old, new, said):
+    _edit(desk, old, new)
+    for words in (
+        ("try", "words"), ("try", "words_count"), ("try", "words.count"), ("test", "words"),
+        ("test", "words_count"), ("show", "words_count"),
+    ):  # fmt: skip
+        done = desk.run(*words, COLUMNS="")
+        assert done.status == 5, words
+        assert f"is not a skill yet: {said}" in done.err
+        assert "skill.yaml:" in done.err
+    assert desk.run("why", "words_count").status == 5
+    listed = desk.run("tools")
+    assert "1 skill is broken and brings no tools (`satchel doctor`)" in listed.err
+    assert [
+        path.rpartition("/")[2] for path in json.loads(desk.run("tools", "--json").out)["broken"]
+    ] == ["words"]
+
+
+@pytest.mark.parametrize(
+    ("program", "shown", "said", "hint"),
+    [
+        (
+            READ + "print('debug: starting')\n" + ANSWER,
+            'response:\n  debug: starting\n  {"output": "fine", "error": ""}\n',
+            "it wrote something that is not its reply: `debug: starting`; send it to stderr",
+            "hint: Write one line to stdout, a JSON object with `output` and `error`",
+        ),
+        (
+            READ + "def inner():\n    raise ValueError('x')\n\n\ninner()\n",
+            "stderr:\n  Traceback (most recent call last):\n    File ",
+            "it exited with status 1 without a reply",
+            "hint: Read what it wrote to stderr, then mend `.agents/skills/words/main.py`",
+        ),
+    ],
+)  # fmt: skip
+def test_a_fault_is_shown_to_whoever_can_mend_it(desk, monkeypatch, program, shown, said, hint):
+    monkeypatch.chdir(desk.project)
+    _program(desk, program)
+    done = desk.run("try", "words", COLUMNS="")
+    assert done.status == 1
+    for words in (shown, said, hint):
+        assert words in done.err
+    assert "tell the user" not in done.err
+    assert "denied" not in done.err
+
+
+def test_a_program_that_takes_too_long_may_get_more_time(desk):
+    _program(desk, "import time\ntime.sleep(60)\n")
+    _edit(desk, "entry: main.py", "entry: main.py\ntimeout: 1")
+    done = desk.run("try", "words", COLUMNS="")
+    assert "hint: It had 1 second; make it faster, or raise `timeout:` in `skill.yaml`" in done.err
+    assert "time: 1.0 s to run, 1." in done.err
+    assert "in the queue" not in done.err
+    story = desk.run("why", "words", COLUMNS="").out
+    assert "Its last call failed. See how: `satchel try words_count`" in story
+    assert "Nothing to fix" not in story
+
+
+def test_a_cut_is_announced_and_the_raw_answer_is_whole(desk):
+    _program(desk, READ + "print(json.dumps({'output': 'a' * 50000}))\n")
+    done = desk.run("try", "words", COLUMNS="")
+    assert done.status == 0
+    assert done.out == "a" * 8000 + "\n"
+    assert "warning: 42,000 of 50,000 characters were cut: a model sees 8,000" in done.err
+    assert "… (50,014 characters)" in done.err
+    raw = desk.run("try", "words", "--raw")
+    assert raw.out == '{"output": "' + "a" * 50000 + '"}\n'
+
+
+def test_secrets_are_out_of_the_raw_answer_too(desk):
+    _edit(desk, "entry: main.py", "entry: main.py\nsecrets: [TOKEN_X]")
+    missing = desk.run("try", "words", COLUMNS="")
+    assert missing.status == 1
+    assert "hint: Put `TOKEN_X=…` into " in missing.err
+    assert "Put `TOKEN_X=…` into " in desk.run("why", "words", COLUMNS="").out
+    _program(desk, READ + "import os\nprint(json.dumps({'output': os.environ['TOKEN_X']}))\n")
+    for more in ((), ("--raw",), ("--json",)):
+        done = desk.run("try", "words", *more, TOKEN_X="abc-123-xyz")
+        assert done.status == 0
+        assert "abc-123-xyz" not in done.out + done.err
+        assert "[secret TOKEN_X]" in done.out
+
+
+def test_what_a_tool_may_do(desk):
+    more = "network: true\nfiles: write\n"
+    make_tool_skill(desk.project / ".agents/skills", "sheets", tool="sheets_read", more=more)
+    listed = desk.run("tools", COLUMNS="").out
+    rows = {line.split()[0]: line for line in listed.splitlines()}
+    assert " may " in rows["tool"]
+    assert "runs, writes, network" in rows["sheets_read"]
+    assert "  runs  " in rows["words_count"]
+    assert "  reads  " in rows["ReadFile"]
+    records = {row["name"]: row for row in json.loads(desk.run("tools", "--json").out)["tools"]}
+    assert (records["words_count"]["may"], records["words_count"]["writes"]) == (["runs"], False)
+    assert records["sheets_read"]["writes"] is True

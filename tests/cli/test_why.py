@@ -1,0 +1,106 @@
+"""The commands `why` and `doctor`."""
+
+from __future__ import annotations
+
+import json
+
+
+def test_why_is_the_same_story_for_scripts(terminal):
+    story = json.loads(terminal.run("why", "code-review", "--json").out)
+    assert story["state"] == "active"
+    assert story["standing"] == "full"
+    assert story["others"] == ["skills/code-review"]
+    short = json.loads(terminal.run("why", "code-review", "--budget", "300", "--json").out)
+    assert short["standing"] != "full"
+
+
+def test_doctor_exits_by_the_gravest(terminal):
+    assert terminal.run("doctor").status == 1
+    (terminal.project / "skills/plain-text/SKILL.md").unlink()
+    assert terminal.run("doctor").status == 0
+    assert terminal.run("doctor", "--strict").status == 1
+
+
+def test_what_repeats_is_counted_and_shown_by_examples(empty):
+    for number in range(12):
+        empty.skill(
+            f"skills/folder-{number}", f"---\nname: name-{number}\ndescription: b\n---\nx\n"
+        )
+    empty.trust("skills")
+    short = empty.run("doctor").out
+    assert "name-mismatch ×12" in short
+    assert short.count("differs from its folder") == 3
+    assert "… and 9 more: `satchel doctor --all`" in short
+    assert short.count("→ Rename the folder") == 1
+    assert empty.run("doctor", "--all").out.count("differs from its folder") == 12
+
+
+def test_where_only_locked_skills_are_used_trust_is_no_advice(terminal):
+    env = {"COLUMNS": "", "SATCHEL_TRUST": "locked"}
+    why = terminal.run("why", "release-notes", **env)
+    assert "not offered, because no lockfile pins it as it is" in why.out
+    doctor = terminal.run("doctor", **env)
+    assert "warning unpinned" in doctor.out
+    load = terminal.run("load", "release-notes", **env)
+    assert load.status == 4
+    listed = terminal.run("list", **env)
+    assert "not pinned (`satchel verify`)" in listed.err
+    for said in (why.out, doctor.out, load.err):
+        assert "Run `satchel verify` to see what differs" in said
+    for said in (why.out, doctor.out, load.err, listed.err):
+        assert "satchel trust" not in said
+
+
+def test_doctor_counts_every_problem_once(terminal):
+    found = json.loads(terminal.run("doctor", "--json").out)
+    keys = [(row["path"], row["code"], row["line"]) for row in found["problems"]]
+    assert len(set(keys)) == len(keys)
+    assert found["errors"] == 1
+    assert len(keys) == found["errors"] + found["warnings"] + found["notes"]
+    places = {row["code"]: row["location"] for row in found["problems"]}
+    assert places["no-frontmatter"] == "skills"
+    assert places["repaired-value"] == ".agents/skills"
+
+
+def test_doctor_says_what_is_set_and_does_nothing(empty):
+    done = empty.run("doctor", SATCHEL_VECTORS="no-such-model", SATCHEL_SHORTLST="2", COLUMNS="")
+    assert "vectors-unusable" in done.out
+    assert "no-such-model" in done.out
+    assert "The environment has `SATCHEL_SHORTLST`" in done.out
+    assert "Did you mean `SATCHEL_SHORTLIST`?" in done.out
+    assert done.status == 0
+    assert empty.run("doctor", "--strict", SATCHEL_SHORTLST="2").status == 1
+    far = empty.run("doctor", SATCHEL_QQ="2", SATCHEL_VECTORS_KEY="x", SATCHEL_SHORTLIST="2").out
+    assert "`SATCHEL_QQ`" in far
+    assert "Did you mean" not in far
+    assert "SATCHEL_VECTORS_KEY" not in far
+    assert "variable-" not in empty.run("doctor").out
+
+
+def test_an_ignored_setting_is_an_error_of_doctor_and_a_warning_elsewhere(terminal):
+    (terminal.project / "satchel.toml").write_text('budgt = 9\nexclude = ["code-review"]\n')
+    for words in (("list",), ("--project", ".", "list"), ("why", "fix-yaml")):
+        done = terminal.run(*words)
+        assert "There is no setting `budgt`; it was ignored" in done.err
+        assert "hint: Did you mean `budget`?" in done.err
+        assert done.status == 0
+    assert "code-review" not in terminal.run("list").out
+    done = terminal.run("doctor")
+    assert done.status == 1
+    assert "✗ error setting-near: There is no setting `budgt`" in done.out
+    assert "budgt" not in done.err
+
+
+def test_what_looks_like_a_skill_and_is_none(terminal):
+    (terminal.project / "skills/nofile").mkdir()
+    (terminal.project / "skills/loose.md").write_text("# Loose\n")
+    (terminal.project / "skills/README.md").write_text("# Skills\n")
+    out = terminal.run("doctor").out
+    assert "folder-without-skill" in out
+    assert "→ Move it to `loose/SKILL.md`" in out
+    assert "README" not in out
+    for name, code in (("nofile", "folder-without-skill"), ("loose", "loose-file")):
+        done = terminal.run("why", name)
+        assert done.status == 5
+        assert code in done.out
+    assert "nofile" not in terminal.run("list", "--all").out

@@ -1,0 +1,81 @@
+"""Outputs: how they flow, and that they come back whole."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from engine_suite.bench import gives, work
+from satchel.goals.artifacts import is_reference, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine_suite.bench import Bench
+    from satchel.goals.model import Work
+
+
+_ANY: Mapping[str, Any] = {"type": ["object", "array", "number", "boolean", "null", "string"]}
+_LARGE = "0123456789abcdef" * 65_536
+"""1 MB."""
+
+
+async def any_json_survives(bench: Bench) -> None:
+    """Empty, false, null, nested and odd values come back as they were given."""
+    values: dict[str, Any] = {
+        "zero": 0,
+        "no": False,
+        "nothing": None,
+        "list": [],
+        "object": {},
+        "float": 1e-9,
+        "big": 2**53 - 1,
+        "minus": -1.5,
+        "empty": "",
+        "keys": {"": 1, "a b": 2, "$x": 3, "ключ": 4},
+        "nested": [[[[1]]]],
+        "text": "周报：技能 🧑‍🚀 עברית é e\u0301 \u2028 \x00 \x1b[31m \x7f \r\n end",
+    }
+    goal = bench.goal(
+        *(work(name, output=_ANY) for name in values),
+        work={name: gives(value) for name, value in values.items()},
+    )
+    report = await bench.run(goal)
+    for name, value in values.items():
+        found = report.steps[name].output
+        assert found == value
+        assert type(found) is type(value)
+
+
+async def large_output_by_reference(bench: Bench) -> None:
+    """An output of 1 MB is kept beside the results, and the next step gets all of it."""
+    goal = bench.goal(
+        work("a"), work("b", prompt="{{steps.a.output}}"), work={"a": gives(_LARGE), "b": _digest}
+    )
+    report = await bench.run(goal)
+    output = report.steps["a"].output
+    assert is_reference(output)
+    assert output["size"] >= len(_LARGE)
+    assert await load(output, bench.engine.artifacts) == _LARGE
+    wanted = hashlib.sha256(_LARGE.encode()).hexdigest()
+    assert report.steps["b"].output == wanted
+
+
+async def _digest(work: Work) -> str:
+    return hashlib.sha256(work.prompt.encode()).hexdigest()
+
+
+async def many_outputs_just_below_large(bench: Bench) -> None:
+    """Outputs that are each too small to be kept apart may be much together."""
+    names = [f"s{number}" for number in range(40)]
+    prompt = "".join(f"{{{{steps.{name}.output}}}}" for name in names)
+    goal = bench.goal(
+        *map(work, names),
+        work("all", prompt=prompt),
+        work={**dict.fromkeys(names, gives("x" * 30_000)), "all": _digest},
+    )
+    report = await bench.run(goal)
+    wanted = hashlib.sha256(b"x" * 1_200_000).hexdigest()
+    assert report.steps["all"].output == wanted
+    output = await load(report.steps["s7"].output, bench.engine.artifacts)
+    assert len(output) == 30_000

@@ -1,0 +1,250 @@
+"""Submission, reports, lists and watching."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from engine_suite.bench import (
+    Gate,
+    ended_after,
+    fails,
+    fails_until,
+    gives,
+    holds,
+    name_of,
+    person,
+    refused,
+    work,
+)
+from satchel.errors import Conflict, InvalidInput, NotFound, SatchelError
+from satchel.goals.model import ENDS, Answer
+
+if TYPE_CHECKING:
+    from engine_suite.bench import Bench
+    from satchel.goals.model import StepEvent
+
+
+async def same_plan_again(bench: Bench) -> None:
+    """Submitting the same goal again, while it runs and later, is the same goal."""
+    gate = Gate()
+    goal = bench.goal(work("a"), work("b", "a"), work={"a": holds(gate)})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "a")
+    again = await bench.engine.submit(goal)
+    assert again.id == goal.id
+    gate.open()
+    report = await bench.finish(goal)
+    late = await bench.engine.submit(goal)
+    assert (late.state, late.steps) == ("done", report.steps)
+    assert bench.script(goal).counts() == {"a": 1, "b": 1}
+
+
+async def same_goal_many_times_at_once(bench: Bench) -> None:
+    """Ten who submit the same goal at the same moment get one goal."""
+    goal = bench.goal(work("a"), work("b", "a"))
+    reports = await asyncio.gather(*(bench.engine.submit(goal) for _ in range(10)))
+    assert {report.id for report in reports} == {goal.id}
+    await bench.finish(goal)
+    assert bench.script(goal).counts() == {"a": 1, "b": 1}
+
+
+async def two_plans_at_once(bench: Bench) -> None:
+    """Of two plans that come under one id at the same moment, one is taken and one refused."""
+    goal = bench.goal(work("a"))
+    other = goal._replace(plan=bench.plan(work("b")))
+    found = await asyncio.gather(
+        bench.engine.submit(goal), bench.engine.submit(other), return_exceptions=True
+    )
+    assert sum(isinstance(one, Conflict) for one in found) == 1
+    await bench.finish(goal)
+    assert sum(bench.script(goal).counts().values()) == 1
+
+
+async def invalid_plan_is_refused(bench: Bench) -> None:
+    """A plan with errors is refused, and not kept."""
+    goal = bench.goal(work("a", "b"), work("b", "a"))
+    await refused(InvalidInput, bench.engine.submit(goal))
+    await refused(NotFound, bench.engine.report(goal.id))
+
+
+async def unknown_goal(bench: Bench) -> None:
+    """Every method raises NotFound for an unknown goal."""
+    name = bench.goal(work("a")).id
+    engine = bench.engine
+    await refused(NotFound, engine.report(name))
+    await refused(NotFound, engine.wait(name, 0.1))
+    await refused(NotFound, engine.resume(name))
+    await refused(NotFound, engine.cancel(name))
+    await refused(NotFound, _events(bench, name))
+    for odd in ("../etc", "a b", "", "名"):
+        await refused(SatchelError, engine.report(f"{name}{odd}/x"))
+
+
+async def report_while_running(bench: Bench) -> None:
+    """A report, and waiting that ends in time, show what has ended while the rest is under way."""
+    gate = Gate()
+    goal = bench.goal(
+        work("a"), work("b", "a"), work("c", "b"), work={"a": gives("早"), "b": holds(gate)}
+    )
+    await bench.engine.submit(goal)
+    await bench.began(goal, "b")
+    await bench.in_state(goal, "a", "done")
+    engine = bench.engine
+    for asked in (engine.report(goal.id), engine.wait(goal.id, 0.05), engine.wait(goal.id, 0)):
+        report = await asked
+        assert (report.state, report.ended) == ("running", 0.0)
+        assert report.steps["a"].output == "早"
+        assert report.steps["b"].state in {"running", "waiting"}
+        assert report.steps["c"].state == "waiting"
+    gate.open()
+    await bench.finish(goal)
+
+
+async def reports_agree(bench: Bench) -> None:
+    """`wait`, `report` and a second `wait` return the same report of a goal that is over."""
+    goal = bench.goal(work("a"), work("b", "a"), work={"a": fails(1)})
+    first = await bench.run(goal)
+    assert first.steps["b"].output == name_of(goal.id, "b")
+    ended_after(first, "b")
+    assert await bench.engine.report(goal.id) == first
+    assert await bench.engine.wait(goal.id) == first
+
+
+async def list_by_state_and_order(bench: Bench) -> None:
+    """The latest goal comes first; states and a limit narrow the list."""
+    first = bench.goal(work("a"), goal="第一")
+    second = bench.goal(person("ask"))
+    third = bench.goal(work("a"), work("b"), work={"b": fails()}, on_failure="continue")
+    await bench.run(first)
+    await asyncio.sleep(0.02)
+    await bench.run(second, "asking")
+    await asyncio.sleep(0.02)
+    await bench.run(third, "partial")
+    engine = bench.engine
+    latest = await engine.list(limit=3)
+    assert [one.id for one in latest] == [third.id, second.id, first.id]
+    assert latest[2].goal == "第一"
+    assert [(one.done, one.steps) for one in latest] == [(1, 2), (0, 1), (1, 1)]
+    assert [one.state for one in latest] == ["partial", "asking", "done"]
+    assert {one.engine for one in latest} == {engine.name}
+    asking = await engine.list(states=("asking",), limit=1)
+    assert [one.id for one in asking] == [second.id]
+    both = await engine.list(states=("done", "partial"), limit=2)
+    assert [one.id for one in both] == [third.id, first.id]
+
+
+async def list_by_submission(bench: Bench) -> None:
+    """A goal that is answered or tried again keeps its place; a list can end at a moment."""
+    gate = Gate()
+    answered = bench.goal(person("ask"), work("a", "ask"))
+    again = bench.goal(work("a"), work={"a": fails_until(gate)})
+    last = bench.goal(work("a"))
+    await bench.run(answered, "asking")
+    await asyncio.sleep(0.02)
+    await bench.run(again, "failed")
+    await asyncio.sleep(0.02)
+    moment = time.time()
+    await asyncio.sleep(0.02)
+    await bench.run(last)
+    gate.open()
+    engine = bench.engine
+    await engine.retry(again.id)
+    await bench.finish(again)
+    await engine.answer(answered.id, "ask", Answer())
+    report = await bench.finish(answered)
+    latest = await engine.list(limit=3)
+    assert [one.id for one in latest] == [last.id, again.id, answered.id]
+    line = latest[2]
+    assert (line.state, line.done, line.steps) == ("done", 2, 2)
+    assert (line.started, line.seconds) == (report.started, report.seconds)
+    over = await engine.list(states=("done",), limit=2)
+    assert [one.id for one in over] == [last.id, again.id]
+    older = await engine.list(before=moment, limit=2)
+    assert [(one.id, one.state) for one in older] == [(again.id, "done"), (answered.id, "done")]
+    assert await engine.list(before=1.0) == []
+
+
+async def watch_ends_when_a_person_is_asked(bench: Bench) -> None:
+    """Watching ends when only a person can bring the goal on, and can begin again."""
+    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
+    await bench.engine.submit(goal)
+    events = await _events(bench, goal.id)
+    assert any(one.step == "ask" and one.state == "asking" for one in events)
+    assert not any(one.step == "b" for one in events if one.state in ENDS)
+    await bench.engine.answer(goal.id, "ask", Answer())
+    await bench.finish(goal)
+    events = await _events(bench, goal.id)
+    assert (events[-1].step, events[-1].state) == ("", "done")
+
+
+async def watch_ends_when_cancelled(bench: Bench) -> None:
+    """Watching ends when the goal is cancelled."""
+    goal = bench.goal(work("a"), work={"a": holds(Gate())})
+    await bench.engine.submit(goal)
+    watching = asyncio.create_task(_events(bench, goal.id))
+    await bench.began(goal, "a")
+    await bench.engine.cancel(goal.id)
+    events = await watching
+    assert (events[-1].step, events[-1].state) == ("", "cancelled")
+
+
+async def watchers_hear_all_and_do_not_disturb(bench: Bench) -> None:
+    """Each step's end is reported once, after those of its needs, also to late watchers."""
+    gate = Gate()
+    goal = bench.goal(
+        work("a"), work("b", "a"), work("c", "a"), work("d", "b", "c"), work={"b": holds(gate)}
+    )
+    await bench.engine.submit(goal)
+    watching = asyncio.create_task(_events(bench, goal.id))
+    async with asyncio.timeout(bench.patience):
+        leaving = bench.engine.watch(goal.id)
+        await anext(leaving)
+        closing = getattr(leaving, "aclose", None)
+        if closing is not None:
+            await closing()
+    gate.open()
+    _causal(await watching, goal.id)
+    await bench.finish(goal)
+    _causal(await _events(bench, goal.id), goal.id)
+
+
+async def _events(bench: Bench, goal: str) -> list[StepEvent]:
+    async with asyncio.timeout(bench.patience):
+        return [event async for event in bench.engine.watch(goal)]
+
+
+def _causal(events: list[StepEvent], goal: str) -> None:
+    """Check the events of the diamond a, b and c, d."""
+    assert {event.goal for event in events} == {goal}
+    ended = [event for event in events if event.step and event.state in ENDS]
+    order = [event.step for event in ended]
+    assert sorted(order) == ["a", "b", "c", "d"]
+    assert (order[0], order[-1]) == ("a", "d")
+    for event in ended:
+        assert (event.result and event.result.step) == event.step
+    place = {event.step: number for number, event in enumerate(events) if event.state in ENDS}
+    for number, event in enumerate(events):
+        if event.state == "running" and event.step:
+            needs = {"b": "a", "c": "a", "d": "bc"}.get(event.step, "")
+            assert number < place[event.step]
+            assert all(place[n] < number for n in needs)
+    assert (events[-1].step, events[-1].state) == ("", "done")
+
+
+async def resume_of_what_runs(bench: Bench) -> None:
+    """Resuming a goal that is at work does not run it twice."""
+    gate = Gate()
+    goal = bench.goal(work("a"), work={"a": holds(gate)})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "a")
+    try:
+        report = await bench.engine.resume(goal.id)
+    except Conflict:
+        pass  # another run has it
+    else:
+        assert report.state == "running"
+    gate.open()
+    await bench.finish(goal)
+    assert bench.script(goal).counts() == {"a": 1}

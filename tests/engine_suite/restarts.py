@@ -1,0 +1,124 @@
+"""Several engines at one location, and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING
+
+from engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
+from satchel.errors import NotFound
+from satchel.goals.model import Answer
+
+if TYPE_CHECKING:
+    from engine_suite.bench import Bench
+    from satchel.goals.model import Work
+
+
+async def two_clients_at_once(bench: Bench) -> None:
+    """Two engines at one place that get the same goal at the same moment do it once."""
+    async with bench.another() as second:
+        goals = [bench.goal(work("a"), work("b", "a")) for _ in range(5)]
+        await asyncio.gather(
+            *(one.submit(goal) for goal in goals for one in (bench.engine, second))
+        )
+        for goal in goals:
+            await bench.finish(goal)
+            report = await second.report(goal.id)
+            assert report.state == "done"
+            assert bench.script(goal).counts() == {"a": 1, "b": 1}
+
+
+async def second_client_sees_all(bench: Bench) -> None:
+    """What one engine began, another at the same place can look at, answer and list."""
+    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
+    await bench.run(goal, "asking")
+    async with bench.another() as second:
+        states(await second.wait(goal.id, bench.patience), a="done", ask="asking", b="waiting")
+        assert goal.id in {one.id for one in await second.list()}
+        await second.answer(goal.id, "ask", Answer())
+        report = await second.wait(goal.id, bench.patience)
+        assert report.state == "done"
+    await bench.finish(goal)
+    assert bench.script(goal).counts() == {"a": 1, "b": 1}
+
+
+async def finished_goals_are_kept(bench: Bench) -> None:
+    """Goals that are over are there after a restart, and can be tried again."""
+    gate = Gate()
+    done = bench.goal(work("a"), work("b", "a"), work={"a": gives("周报")})
+    failed = bench.goal(work("a"), work("b", "a"), work={"b": fails_until(gate)})
+    before = [await bench.run(done), await bench.run(failed, "failed")]
+    engine = await bench.reopen()
+    after = [await engine.report(done.id), await engine.report(failed.id)]
+    assert after == before
+    latest = [one.id for one in await engine.list(limit=2)]
+    assert latest == [failed.id, done.id]
+    assert (await engine.submit(done)).state == "done"
+    assert bench.script(done).counts() == {"a": 1, "b": 1}
+    gate.open()
+    await engine.retry(failed.id)
+    assert (await bench.finish(failed)).revision == 2
+    assert bench.script(failed).counts() == {"a": 1, "b": 2}
+
+
+async def question_and_large_output_survive(bench: Bench) -> None:
+    """A goal that asks still asks after a restart, and goes on with what was done before."""
+    text = "大" * 200_000
+
+    async def digest(work: Work) -> str:
+        return hashlib.sha256(work.prompt.encode()).hexdigest()
+
+    goal = bench.goal(
+        work("a"), person("ask", "a"), work("b", "ask", prompt="{{steps.a.output}}"),
+        work={"a": gives(text), "b": digest},
+    )  # fmt: skip
+    await bench.run(goal, "asking")
+    await bench.reopen()
+    states(await bench.finish(goal, "asking"), a="done", ask="asking", b="waiting")
+    await bench.engine.answer(goal.id, "ask", Answer())
+    report = await bench.finish(goal)
+    wanted = hashlib.sha256(text.encode()).hexdigest()
+    assert report.steps["b"].output == wanted
+    assert bench.script(goal).counts() == {"a": 1, "b": 1}
+
+
+async def running_goal_goes_on(bench: Bench) -> None:
+    """A goal that was at work is finished after a restart; what was recorded is not done again."""
+    gate = Gate()
+    goal = bench.goal(work("a"), work("b", "a"), work("c", "b"), work={"b": holds(gate)})
+    await bench.engine.submit(goal)
+    await bench.began(goal, "b")
+    await bench.in_state(goal, "a", "done")
+    engine = await bench.reopen()
+    if not engine.durable:
+        await engine.resume(goal.id)
+    gate.open()
+    report = await bench.finish(goal)
+    states(report, a="done", b="done", c="done")
+    counts = bench.script(goal).counts()
+    assert (counts["a"], counts["c"]) == (1, 1)
+    assert {one.key for one in bench.script(goal).works("b")} == {f"{goal.id}:b:1"}
+
+
+async def forget_from_elsewhere(bench: Bench) -> None:
+    """A goal is removed by another engine, takes another plan there, and stays removed."""
+    goal = bench.goal(work("a"))
+    await bench.run(goal)
+    await bench.engine.report(goal.id)
+    other = goal._replace(plan=bench.plan(work("b"), work("c", "b")))
+    async with bench.another() as second:
+        await second.forget(goal.id)
+        await refused(NotFound, bench.engine.report(goal.id))
+        await bench.engine.submit(other)
+        report = await bench.finish(other)
+        assert report.plan == other.plan
+        assert (await second.report(goal.id)).plan == other.plan
+        await bench.engine.forget(goal.id)
+        await bench.engine.submit(goal)
+        await bench.finish(goal)
+        assert (await second.report(goal.id)).plan == goal.plan
+        await second.forget(goal.id)
+    engine = await bench.reopen()
+    await refused(NotFound, engine.report(goal.id))
+    assert goal.id not in {one.id for one in await engine.list(limit=500)}

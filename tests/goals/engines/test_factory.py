@@ -1,0 +1,59 @@
+"""Engines made from settings alone."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from satchel.errors import SettingsError
+from satchel.goals.engines.factory import (
+    database_url,
+    is_shared,
+    local_folder,
+    open_engine,
+    other_projects,
+    temporal_address,
+)
+from satchel.settings import load_settings
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def make(project="one", **more):
+        (tmp_path / project).mkdir(exist_ok=True)
+        environ = {"HOME": str(tmp_path), "SATCHEL_HOME": str(tmp_path / "home")}
+        return load_settings(str(tmp_path / project), env=environ, **more)
+
+    return make
+
+
+def test_each_project_has_a_folder_and_a_database_of_its_own(settings, tmp_path):
+    one, two = settings(), settings("two")
+    assert local_folder(one) != local_folder(two)
+    assert database_url(one) != database_url(two)
+    assert other_projects(one) == {os.path.realpath(tmp_path / "two"): local_folder(two)}
+
+
+def test_an_engine_is_named_or_set(settings):
+    assert open_engine(settings()).name == "local"
+    assert open_engine(settings(engine="dbos")).name == "dbos"
+    assert open_engine(settings(engine="dbos"), "local").name == "local"
+    assert open_engine(settings(), "temporal").name == "temporal"
+
+
+def test_only_what_several_machines_share_is_shared(settings):
+    assert not is_shared(settings(), None)
+    assert not is_shared(settings(engine="dbos"), None)
+    assert is_shared(settings(), "temporal")
+    assert is_shared(settings(engine="dbos", database="postgresql://me@there/goals"), None)
+    assert not is_shared(settings(database="postgresql://me@there/goals"), None)
+
+
+def test_addresses_are_read_or_refused(settings):
+    assert temporal_address(settings()) == ("", "", "satchel")
+    assert temporal_address(settings(temporal="there/mine")) == ("there:7233", "mine", "satchel")
+    with pytest.raises(SettingsError):
+        temporal_address(settings(temporal="a/b/c/d"))
+    with pytest.raises(SettingsError):
+        database_url(settings(database="mysql://there"))

@@ -1,0 +1,230 @@
+"""All problems of a plan are reported at once, each with its step."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from satchel.errors import InvalidInput
+from satchel.goals.model import Goal, GoalBudget, Plan, Retry, Step
+from satchel.goals.plan_checks import (
+    POLICIES,
+    RULES,
+    PlanProblem,
+    check,
+    errors_in,
+    order,
+    require_valid,
+)
+
+pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
+
+OK = Step("ok", prompt="do it")
+
+
+def found(*steps: Step, **plan) -> list[tuple[str, str]]:
+    made = Plan(**{"goal": "g", "steps": steps, **plan})
+    return [(one.code, one.step) for one in check(made)]
+
+
+def only(*steps: Step, skills=None, tools=None, **plan):
+    made = Plan(**{"goal": "g", "steps": steps, **plan})
+    (problem,) = check(made, skills=skills, tools=tools)
+    return problem
+
+
+def test_a_sound_plan_has_no_problems():
+    plan = Plan(
+        "g",
+        (
+            Step("fetch", "tool", tool="fetch", arguments={"since": "{{inputs.since}}"}),
+            Step("look", "skill", skill="look", prompt="{{steps.fetch.output}}"),
+            Step("rate", prompt="Rate", needs=("look",),
+                 output={"type": "object", "properties": {"stars": {"type": "integer"}}}),
+            Step("agree", "human", prompt="{{steps.rate.output.stars}} stars?"),
+        ),
+        {"since": "Monday"},
+    )  # fmt: skip
+    assert check(plan, skills=["look"], tools=["fetch"]) == []
+    require_valid(Goal("a-1_B", plan))
+
+
+CASES = [
+    ("no-goal", only(OK, goal=" "), "does not say what it is for"),
+    ("no-steps", only(), "has no steps"),
+    ("bad-id", only(Step("a b", prompt="p")), "`a b` cannot be the id"),
+    ("same-id", only(OK, OK), "Two steps have the id `ok`"),
+    ("unknown-need", only(OK, Step("b", prompt="p", needs=("okk",))), "`b` needs `okk`"),
+    ("needs-itself", only(Step("a", prompt="p", needs=("a",))), "`a` needs itself"),
+    ("no-prompt", only(Step("a")), "`a` has no prompt"),
+    ("no-prompt", only(Step("h", "human", prompt="  ")), "`h` has no prompt"),
+    ("long-prompt", only(Step("a", prompt="p" * 200_001)), "has 200001 characters"),
+    ("no-skill", only(Step("a", "skill", prompt="p")), "which skill"),
+    ("no-tool", only(Step("a", "tool")), "which tool"),
+    ("odd-field", only(Step("a", prompt="p", tool="t")), "`llm`, which has no `tool`"),
+    ("odd-field", only(Step("a", "tool", tool="t", prompt="p")), "`tool`, which has no `prompt`"),
+    ("bad-choice", only(Step("a", "dance", prompt="p")), "is `dance`"),  # pyright: ignore[reportArgumentType]
+    ("bad-choice", only(OK, on_failure="hope"), "`on_failure` of the plan is `hope`"),
+    ("bad-reference", only(Step("a", prompt="{{ what }}")), "has `{{what}}`, which means nothing"),
+    ("bad-reference", only(Step("a", prompt="{{skills}}")), "has `{{skills}}`"),
+    ("unknown-step", only(Step("a", prompt="{{steps.b.output}}")), "mentions `b`"),
+    ("mentions-itself", only(Step("a", prompt="{{steps.a.output}}")), "its own output"),
+    ("missing-input", only(Step("a", prompt="{{inputs.x}}")), "uses the input `x`"),
+    ("unused-input", only(OK, inputs={"x": 1}), "Nothing uses the input `x`"),
+    ("bad-schema", only(OK._replace(output={"type": "strin"})), "`strin` is no type"),
+    ("bad-schema", only(OK._replace(output={"pattern": "("})), "pattern"),
+    ("unchecked", only(OK._replace(output={"$ref": "#/x"})), "says `$ref`, which is not checked"),
+    ("human-retries", only(Step("h", "human", prompt="p", timeout=3)), "`timeout` does nothing"),
+    ("range", only(OK._replace(timeout=0)), "`timeout` of step `ok` is 0"),
+    ("range", only(OK._replace(timeout=float("inf"))), "is inf"),
+    ("range", only(OK._replace(retry=Retry(attempts=0))), "`retry.attempts` of step `ok`"),
+    ("range", only(OK, retry=Retry(factor=0.5)), "`retry.factor` of the plan is 0.5"),
+    ("range", only(OK, retry=Retry(jitter=2)), "`retry.jitter`"),
+    ("range", only(OK, retry=Retry(first=-1)), "`retry.first`"),
+    ("range", only(OK, parallel=0), "`parallel` of the plan is 0"),
+    ("range", only(OK, budget=GoalBudget(tokens=0)), "`budget.tokens`"),
+    ("range", only(OK, budget=GoalBudget(cost=float("nan"))), "`budget.cost`"),
+]
+
+
+@pytest.mark.parametrize(("code", "problem", "words"), CASES, ids=lambda one: str(one)[:30])
+def test_each_slip_is_named(code, problem, words):
+    assert problem.code == code
+    assert words in problem.message
+    assert problem.hint
+    message, hint = problem.for_model()
+    assert (message, hint) == (problem.message, problem.hint)
+    assert problem.to_dict()["severity"] == RULES[code].severity
+
+
+def test_a_circle_is_shown_and_who_can_never_run():
+    steps = (
+        Step("a", prompt="p", needs=("b",)),
+        Step("b", prompt="{{steps.a.output}}"),
+        Step("c", prompt="p", needs=("b",)),
+        Step("d", prompt="p", needs=("gone",)),
+        Step("e", prompt="p", needs=("d",)),
+    )
+    plan = Plan("g", steps)
+    told = {(one.code, one.step): one.message for one in check(plan)}
+    assert "`a` → `b` → `a`" in told["circle", "a"]
+    assert "`c` can never run, since it depends on `b`" in told["never-runs", "c"]
+    assert ("unknown-need", "d") in told
+    assert "`d`" in told["never-runs", "e"]
+
+
+def test_what_is_not_here_is_said_with_what_may_be_meant():
+    step = Step("a", "skill", prompt="p", skill="cataloging-api")
+    problem = only(step, skills=["cataloging-apis", "other"])
+    assert problem.code == "unknown-skill"
+    assert problem.hint == "Did you mean `cataloging-apis`?"
+    problem = only(Step("a", "tool", tool="zzz"), tools=["fetch"])
+    assert (problem.code, problem.hint) == ("unknown-tool", "There are `fetch`")
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [("stars", True), ("rows.0.n", True), ("rows.x", False), ("star", False), ("stars.x", False),
+     ("free.anything", True), ("either.x", True)],
+)  # fmt: skip
+def test_fields_that_are_used_must_be_promised(path, right):
+    output = {
+        "type": "object",
+        "properties": {
+            "stars": {"type": "integer"},
+            "rows": {"type": "array", "items": {"properties": {"n": {"type": "number"}}}},
+            "free": {"type": "object"},
+            "either": {"type": ["object", "null"]},
+        },
+    }
+    steps = (OK._replace(output=output), Step("b", prompt=f"{{{{steps.ok.output.{path}}}}}"))
+    assert found(*steps) == ([] if right else [("unknown-field", "b")])
+
+
+def test_too_many_steps_are_not_even_looked_at():
+    steps = tuple(Step(f"s{n}") for n in range(2_001))
+    assert [one.code for one in check(Plan("g", steps))] == ["many-steps"]
+
+
+def test_warnings_do_not_keep_a_plan_from_running():
+    plan = Plan("g", (OK,), {"unused": 1})
+    assert errors_in(check(plan)) == []
+    require_valid(Goal("g", plan))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a.1", "a:b", "-a", "x" * 101, "ü"])
+def test_a_goal_has_a_name_that_files_and_workflows_can_have(name):
+    with pytest.raises(InvalidInput, match="cannot be the id of a goal"):
+        require_valid(Goal(name, Plan("g", (OK,))))
+
+
+def test_a_goal_gets_a_name_that_says_what_it_is_about():
+    plan = Plan("Report: what changed this week, and why?", (OK,))
+    one, other = Goal.of(plan), Goal.of(plan)
+    assert re.fullmatch(r"report-what-changed-this-week-an-[0-9a-f]{8}", one.id)
+    assert one.id != other.id
+    require_valid(Goal.of(plan._replace(goal="写周报")))
+
+
+def test_one_error_says_them_all():
+    steps = tuple(Step(f"s{n}") for n in range(12))
+    with pytest.raises(InvalidInput) as caught:
+        require_valid(Goal("g", Plan("", steps)))
+    assert "The plan has 13 errors:" in caught.value.message
+    assert "  - Step `s3` has no prompt" in caught.value.message
+    assert "and 3 more" in caught.value.message
+
+
+STEPS = st.builds(
+    Step,
+    id=st.sampled_from(["a", "b", "a b", ""]),
+    action_type=st.sampled_from(["llm", "skill", "tool", "human"]),
+    prompt=st.sampled_from(["", " ", "do", "{{steps.b.output}}", "{{x}}"]),
+    skill=st.sampled_from(["", "s"]),
+    tool=st.sampled_from(["", "t"]),
+    needs=st.lists(st.sampled_from(["a", "b", "c"]), max_size=2).map(tuple),
+    timeout=st.sampled_from([None, 1, -1]),
+)
+
+
+@given(st.lists(STEPS, max_size=5))
+def test_a_plan_without_errors_has_an_order(steps):
+    plan = Plan("g", tuple(steps))
+    if not errors_in(check(plan)):
+        assert len(order(plan)) == len(steps)
+
+
+def test_a_long_chain_is_no_recursion():
+    steps = [OK] + [Step(f"s{n}", prompt="p", needs=(f"s{n - 1}",)) for n in range(1, 2_000)]
+    steps[1] = steps[1]._replace(needs=("ok",))
+    plan = Plan("g", tuple(reversed(steps)))
+    assert list(order(plan)) == steps
+    closed = plan._replace(steps=(*plan.steps[:-1], OK._replace(needs=("s1999",))))
+    assert [one.code for one in check(closed)] == ["circle"]
+
+
+@pytest.mark.timeout(10)
+def test_a_plan_that_is_all_wrong_is_told_in_time():
+    steps = [Step(f"step-{n}", prompt="p", needs=(f"gone-{n}",)) for n in range(1_000)]
+    steps += [Step(f"ring-{n}", prompt="p", needs=(f"ring-{n ^ 1}",)) for n in range(1_000)]
+    found = check(Plan("g", tuple(steps)))
+    assert sum(one.code == "unknown-need" for one in found) == 1_000
+    assert sum(one.code == "circle" for one in found) == 10
+
+
+@pytest.fixture
+def chinese(monkeypatch):
+    monkeypatch.setenv("SATCHEL_LANG", "zh")
+
+
+@pytest.mark.usefixtures("chinese")
+def test_words_of_a_plan_are_not_ours():
+    problem = PlanProblem("not-yaml", values={"reason": "it is no mapping"})
+    assert "it is no mapping" in problem.message
+    wanted = ", ".join(f"`{one}`" for one in POLICIES)
+    values = {"key": "k", "value": "the plan", "where": "the plan", "wanted": wanted}
+    odd = PlanProblem("bad-choice", values=values)
+    assert "`the plan`" in odd.message

@@ -1,0 +1,403 @@
+"""A provider's limit holds for all processes together, as the provider itself counts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import make_url
+
+from counting_provider import Provider, limiter
+from satchel.errors import InvalidInput, ServerFailed
+from satchel.goals.engines.local import LocalEngine
+from satchel.goals.model import Done, Goal, Plan, Retry, Step
+from satchel.goals.postgres_errors import database_failed, for_driver, without_password, write_ahead
+from satchel.goals.rate_limits import Limit, SharedLimiter
+from sizes import sized
+
+if TYPE_CHECKING:
+    from postgres import Postgres
+    from satchel.goals.model import Work
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+
+
+@pytest.fixture
+def server(postgres_server: Postgres) -> Postgres:
+    return postgres_server
+
+
+@pytest.fixture(params=sized(["sqlite"], ["sqlite", "postgres"]))
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What processes share."""
+    if request.param == "sqlite":
+        return str(tmp_path / "limits.db")
+    return request.getfixturevalue("server").database()
+
+
+def client(where: str, limit: Limit, port: int, count: int) -> subprocess.Popen[str]:
+    path = os.pathsep.join([os.path.join(os.path.dirname(TESTS), "src"), TESTS])
+    return subprocess.Popen(
+        [
+            sys.executable, os.path.join(TESTS, "counting_provider.py"), where,
+            str(limit.per_second or 0), str(limit.at_once or 0), str(port), str(count),
+        ],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(60)
+def test_two_processes_never_exceed_five_a_second_and_three_at_once(shared):
+    limit = Limit(per_second=5, at_once=3)
+    with Provider() as provider:
+        clients = [client(shared, limit, provider.port, sized(7, 12)) for _ in range(2)]
+        for one in clients:
+            with one:
+                assert one.wait(50) == 0
+        assert len(provider.arrivals) == sized(14, 24)
+        assert provider.busiest() <= 5
+        assert provider.most <= 3
+
+
+def test_who_begins_while_another_writes_waits_for_it(tmp_path):
+    """Of two workers that begin together one found the file locked, and failed."""
+    path = str(tmp_path / "limits.db")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("BEGIN IMMEDIATE")
+        done = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+        done.start()
+        began = time.monotonic()
+        with closing(sqlite3.connect(path, isolation_level=None)) as mine:
+            write_ahead(mine)
+            assert mine.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        done.join()
+        assert time.monotonic() - began >= 0.3
+
+
+def test_who_never_ends_writing_is_not_waited_for_for_ever(tmp_path):
+    path = str(tmp_path / "limits.db")
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        closing(sqlite3.connect(path, isolation_level=None)) as mine,
+    ):
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            write_ahead(mine, seconds=0.2)
+
+
+@pytest.mark.timeout(60)
+def test_who_is_killed_frees_its_place(shared):
+    limit = Limit(at_once=1)
+    with Provider((9.0, 9.0)) as provider:
+        holder = client(shared, limit, provider.port, 1)
+        assert holder.stdout is not None
+        holder.stdout.readline()
+
+        async def next_one() -> float:
+            async with limiter(shared, limit) as limits:
+                holder.kill()
+                holder.communicate()
+                began = time.monotonic()
+                async with limits.slot("model"):
+                    return time.monotonic() - began
+
+        waited = asyncio.run(next_one())
+    assert waited < 8  # its request takes 9 seconds, and its lease one
+
+
+@pytest.mark.timeout(30)
+async def test_a_place_is_kept_for_longer_than_its_lease(tmp_path):
+    path = str(tmp_path / "limits.db")
+
+    limits = {"model": Limit(at_once=1)}
+    async with (
+        SharedLimiter(limits, path, lease=0.4) as one,
+        SharedLimiter(limits, path, lease=0.4) as other,
+    ):
+        got = asyncio.Event()
+
+        async def wants() -> None:
+            async with other.slot("model"):
+                got.set()
+
+        async with one.slot("model"):
+            task = asyncio.create_task(wants())
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(got.wait(), 1.2)
+        await asyncio.wait_for(task, 5)
+
+
+def test_less_than_one_a_second_and_parts_of_one():
+    assert Limit(0.5).window == (1, 2.0)
+    assert Limit(2.5).window == (2, 1.0)
+    assert Limit(at_once=3).window == (0, 0.0)
+
+
+async def test_providers_have_their_own_limits_and_the_rest_share_one_rule(tmp_path):
+    rules = {"slow": Limit(at_once=1), "*": Limit(at_once=2)}
+    async with (
+        SharedLimiter(rules, str(tmp_path / "limits.db")) as limits,
+        limits.slot("slow"),
+        limits.slot("other"),
+        limits.slot("other"),
+    ):
+        for full in ("slow", "other"):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1), limits.slot(full):
+                    pass
+        async with asyncio.timeout(10), limits.slot("third"):
+            pass
+    shared = SharedLimiter({"slow": Limit(at_once=1)}, str(tmp_path / "never.db"))
+    async with asyncio.timeout(1), shared.slot("free"), shared.slot("free"):
+        pass
+    assert not (tmp_path / "never.db").exists()
+
+
+@pytest.mark.parametrize("limit", [Limit(per_second=0), Limit(at_once=0), Limit(-1.0)])
+def test_a_limit_that_lets_nobody_through_is_refused(limit, tmp_path):
+    async def scene() -> None:
+        async with SharedLimiter({"m": limit}, str(tmp_path / "limits.db")).slot("m"):
+            pass
+
+    with pytest.raises(InvalidInput, match="lets nobody through"):
+        asyncio.run(scene())
+
+
+def locked(server: Postgres) -> str:
+    """The address of a database whose role has to give a password, which is `right`."""
+    url = server.database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+        rules = Path(server.data, "pg_hba.conf")
+        rules.write_text(f"host all locked all scram-sha-256\n{rules.read_text()}")
+        connection.execute("SELECT pg_reload_conf()")
+    return url.replace("satchel@", "locked:wrong@")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("what", "said", "hint"),
+    [
+        ("role", 'role "stranger" does not exist', "createuser stranger"),
+        ("database", 'database "nothing" does not exist', "createdb nothing"),
+        ("password", 'password authentication failed for user "locked"', "PGPASSWORD"),
+        ("rights", "permission denied", "GRANT"),
+    ],
+)
+def test_what_the_server_refuses_is_said_at_once(what, said, hint, server):
+    if what == "role":
+        url = server.database().replace("satchel@", "stranger:secret@")
+    elif what == "database":
+        url = server.url("nothing")
+    elif what == "password":
+        url = locked(server)
+    else:
+        url = server.database()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE ROLE poor LOGIN")
+        url = url.replace("satchel@", "poor@")
+
+    async def scene() -> None:
+        async with limiter(url, Limit(100, 2)) as limits, limits.slot("model"):
+            pass
+
+    began = time.monotonic()
+    with pytest.raises(ServerFailed) as caught:
+        asyncio.run(scene())
+    assert time.monotonic() - began < 10
+    assert said in caught.value.message
+    assert "does not answer" not in caught.value.message
+    assert "secret" not in caught.value.message
+    assert "wrong" not in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgresql://u:hunter2@h/d?x=1", "postgresql://u:***@h/d?x=1"),
+        ("host=h password='hun ter2' user=u", "host=h password=*** user=u"),
+        ("postgresql://h/d?password=hunter2&x=1", "postgresql://h/d?password=***&x=1"),
+        ("postgresql://u:hun/ter2@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:hun@ter2@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:hun?ter2#x@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u%40x:hunter2@h1,h2/d", "postgresql://u%40x:***@h1,h2/d"),
+        ("postgresql+psycopg://:hunter2@/d", "postgresql+psycopg://:***@/d"),
+        ("host=h password = hunter2 user=u", "host=h password = *** user=u"),
+        ("host=h password=hun&ter2 user=u", "host=h password=*** user=u"),
+        ("host=h PASSWORD=hunter2", "host=h PASSWORD=***"),
+        (r"password=hun\ ter2 user=u", "password=*** user=u"),
+        ("postgresql://h/d?%70assword=hunter2&x=1", "postgresql://h/d?%70assword=***&x=1"),
+        ("postgresql://h/d?PASSWORD=hun ter2", "postgresql://h/d?PASSWORD=***"),
+        ("dbname=postgresql://h/d?sslpassword=hunter2", "dbname=postgresql://h/d?sslpassword=***"),
+        ("dbname='postgres://u:hun@h' password='t 2'", "dbname='postgres://u:***@h' password=***"),
+        ("password=a=hunter2 user=u", "password=*** user=u"),
+    ],
+)  # fmt: skip
+def test_no_form_of_address_shows_its_password(address, shown):
+    assert without_password(address) == shown
+    told = str(database_failed(address, f'cannot read "{address}"'))
+    assert "hun" not in told
+    assert "ter2" not in told
+
+
+@pytest.mark.parametrize("said", ["hun/ter2", "hun%2Fter2", "hun%2fter2", "hun", "ter2@h/d"])
+def test_nor_does_what_the_driver_says(said):
+    for address in ("postgresql://u:hun/ter2@h/d", "postgresql://u:hun%2Fter2@h/d"):
+        for text in (f'no "{said}" here', f'FATAL:  database "{said}" does not exist'):
+            told = str(database_failed(address, text))
+            assert "hun" not in told
+            assert "ter2" not in told
+
+
+def test_names_and_ordinary_words_stay():
+    for password in ("ann", "password", "sales"):
+        told = database_failed(
+            f"postgresql://ann:{password}@h/sales",
+            'FATAL:  password authentication failed for user "ann"',
+        )
+        assert 'password authentication failed for user "ann"' in told.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:hun/ter2@h:5/d",
+        "postgresql://u:hun?ter2@h/d?application_name=x",
+        "postgresql://u%40x:p%20w%zz@h/d",
+        "postgresql://u@x:pw@h/d",
+        "postgresql://u:@h/d",
+        "postgresql://u@h/d",
+        "postgresql://u:pw@[::1]:5/d",
+        "postgresql://h:5/d",
+        "postgresql:///d?host=/var/run",
+        "postgres://u:pw@h/d",
+        "postgresql+psycopg://u:pw@h/d",
+    ],
+)
+def test_the_limiter_reads_an_address_as_the_engine_does(address):
+    engine = make_url(address.replace("postgres:", "postgresql:"))
+    found = conninfo_to_dict(for_driver(address))
+    assert found.get("user") == engine.username
+    assert found.get("password", "") == (engine.password or "")
+    assert found.get("host") == engine.host or engine.host is None
+    assert str(found.get("port", "")) == str(engine.port or "")
+    assert found.get("dbname") == engine.database
+
+
+@pytest.mark.timeout(30)
+def test_no_goal_writes_the_password_down(tmp_path, monkeypatch):
+    monkeypatch.setattr("satchel.goals.rate_limits._RESTART_TIMEOUT_S", 0.1)
+    address = "postgresql://u:hun/ter2@127.0.0.1:1/d"
+
+    class Limited:
+        limits = SharedLimiter({"*": Limit(at_once=1)}, address)
+
+        async def run(self, work: Work) -> Done:
+            async with self.limits.slot("model"):
+                return Done(work.prompt)
+
+    async def scene() -> str:
+        plan = Plan("g", (Step("a", "llm", prompt="p"),), retry=Retry(attempts=1))
+        async with LocalEngine(Limited(), str(tmp_path)) as engine:
+            await engine.submit(Goal("g", plan))
+            error = (await engine.wait("g", 20)).steps["a"].error
+        assert error is not None
+        return error.message
+
+    said = asyncio.run(scene())
+    assert "u:***@127.0.0.1:1/d" in said
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            assert b"ter2" not in file.read_bytes()
+
+
+def test_an_address_that_cannot_be_read_is_said_at_once_and_without_its_password():
+    async def scene() -> None:
+        limits = SharedLimiter(
+            {"*": Limit(at_once=1)}, "postgresql://h/d?nonsense=1&password=hunter2"
+        )
+        async with limits, limits.slot("model"):
+            pass
+
+    began = time.monotonic()
+    with pytest.raises(ServerFailed, match="nonsense") as caught:
+        asyncio.run(scene())
+    assert time.monotonic() - began < 5
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_server_that_is_restarted_is_waited_for(server):
+    url = server.database()
+    async with limiter(url, Limit(100, 2)) as limits:
+        async with limits.slot("model"):
+            pass
+        await asyncio.to_thread(server.restart)
+        async with asyncio.timeout(8), limits.slot("model"):
+            pass
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("at_once", [None, 50])
+async def test_who_gives_up_before_beginning_costs_nobody_a_turn(shared, at_once):
+    async with limiter(shared, Limit(2, at_once)) as limits:
+
+        async def one() -> None:
+            async with limits.slot("model"):
+                pass
+
+        tasks = [asyncio.create_task(one()) for _ in range(40)]
+        await asyncio.sleep(0.8)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(3):
+            await one()
+
+
+@pytest.mark.timeout(30)
+def test_who_is_killed_while_many_wait_costs_others_one_turn(shared):
+    limit = Limit(per_second=2)
+    with Provider() as provider:
+        crowd = client(shared, limit, provider.port, 40)
+        assert crowd.stdout is not None
+        crowd.stdout.readline()
+        time.sleep(0.5)
+        crowd.kill()
+        crowd.communicate()
+
+        async def next_one() -> None:
+            async with limiter(shared, limit) as limits, asyncio.timeout(5), limits.slot("model"):
+                pass
+
+        asyncio.run(next_one())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+async def test_only_the_owner_reads_the_file(tmp_path):
+    def files() -> list[Path]:
+        return list(tmp_path.iterdir())
+
+    modes: set[int] = set()
+    limiter = SharedLimiter({"m": Limit(1)}, str(tmp_path / "limits.db"))
+    async with limiter as limits, limits.slot("m"):
+        modes.update(one.stat().st_mode & 0o777 for one in files())
+    assert modes == {0o600}

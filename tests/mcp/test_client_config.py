@@ -1,0 +1,169 @@
+"""`satchel mcp install` and `uninstall`: shown first, other entries kept, a copy made."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+
+from satchel.cli.main import run as main
+from satchel.errors import Changed, Refused
+from satchel.integrations.mcp.client_config import BACKUP, PROGRAMS, apply, plan
+
+JSON = [name for name, program in PROGRAMS.items() if program.user.endswith(".json")]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_each_program_gets_its_entry_and_loses_it(home, project, name, scope):
+    program = PROGRAMS[name]
+    if scope == "project" and not program.project:
+        assert main(["--project", project, "mcp", "install", name, "--scope", scope]) == 2
+        return
+    change = plan(name, scope, project)
+    assert change.before is None
+    assert apply(change, project) == ""
+    with open(change.path, encoding="utf-8") as file:
+        text = file.read()
+    entry = json.loads(text)[program.table]["satchel"]
+    assert "mcp" in entry["args"]
+    if scope == "project":
+        assert entry["command"] == "satchel"  # the file is shared: no path of this machine
+        assert project not in text
+    else:
+        assert os.path.isabs(entry["command"])
+        assert stat.S_IMODE(os.stat(change.path).st_mode) == 0o600
+        if name in ("cursor", "vscode", "claude-desktop"):  # it starts programs anywhere
+            assert entry["args"][-3:] == ["serve", "--project", project]
+    assert not plan(name, scope, project).needed
+    apply(plan(name, scope, project, remove=True), project)
+    with open(change.path, encoding="utf-8") as file:
+        assert json.load(file) == {program.table: {}}
+    assert not plan(name, scope, project, remove=True).needed
+
+
+def test_other_entries_and_the_mode_are_kept_and_a_copy_is_made(home, project):
+    path = home / ".claude.json"
+    text = '{"token": "secret", "mcpServers": {"satchel": {"command": "old"}, "x": {}}}'
+    path.write_text(text)
+    path.chmod(0o640)
+    copy = apply(plan("claude-code", "user", project), project)
+    assert copy == f"{path}{BACKUP}"
+    with open(copy, encoding="utf-8") as file:
+        assert file.read() == text
+    assert stat.S_IMODE(os.stat(copy).st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    apply(plan("claude-code", "user", project, remove=True), project)
+    assert json.loads(path.read_text()) == {"token": "secret", "mcpServers": {"x": {}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cursor", "[]"),
+        ("cursor", '{"mcpServers": []}'),
+        ("cursor", '{"mcpServers": {}} // mine'),
+        ("cursor", "{"),
+        ("codex", "a = "),
+        ("codex", 'model = "gpt" # mine\n'),
+    ],
+)
+def test_a_file_that_is_not_plain_json_is_left_alone(home, project, name, text):
+    path = home / PROGRAMS[name].user
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(Refused, match="plain JSON only") as refused:
+        plan(name, "user", project)
+    pasted = "\n[mcp_servers.satchel]\ncommand = " if name == "codex" else '\n"satchel": {'
+    assert pasted in refused.value.hint
+    assert path.read_text() == text
+
+
+def test_the_command_of_a_program_is_used_where_it_has_one(home, project, tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    for name in ("claude", "codex", "gemini"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {log}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    words = ["--project", project, "mcp", "install", "claude-code"]
+    assert main([*words, "--dry-run"]) == 0
+    assert not log.exists()
+    assert main([*words, "--yes"]) == 0
+    for name in ("codex", "gemini"):
+        apply(plan(name, "user", project), project)
+    with open(os.path.join(project, ".mcp.json"), "w", encoding="utf-8") as file:
+        json.dump({"mcpServers": {"satchel": {"command": "satchel", "env": {}}}}, file)
+    apply(plan("claude-code", "project", project, remove=True), project)
+    claude, codex, gemini, removed = log.read_text().splitlines()
+    assert claude == "claude mcp add --scope project satchel -- satchel mcp serve"
+    assert codex.startswith("codex mcp add satchel -- /")
+    assert gemini.startswith("gemini mcp add --scope user satchel /")
+    assert gemini.endswith(" -- mcp serve")
+    assert removed == "claude mcp remove --scope project satchel"
+    (tmp_path / "claude").write_text("#!/bin/sh\necho no licence >&2\nexit 1\n")
+    change = plan("claude-code", "user", project)
+    with pytest.raises(Refused, match="no licence"):
+        apply(change, project)
+
+
+def test_a_link_stays_a_link_and_does_not_lead_out_of_a_project(home, project, tmp_path):
+    real = home / "dotfiles.json"
+    real.write_text("{}")
+    (home / ".cursor").mkdir()
+    link = home / ".cursor" / "mcp.json"
+    link.symlink_to(real)
+    apply(plan("cursor", "user", project), project)
+    assert link.is_symlink()
+    assert "satchel" in real.read_text()
+    os.symlink(tmp_path / "outside.json", os.path.join(project, ".mcp.json"))
+    with pytest.raises(Refused, match="outside the project"):
+        plan("claude-code", "project", project)
+
+
+def test_what_the_program_wrote_meanwhile_is_not_lost(home, project):
+    path = home / ".claude.json"
+    path.write_text('{"starts": 1}\n')
+    change = plan("claude-code", "user", project)
+    path.write_text('{"starts": 2}\n')  # while the person read the difference
+    with pytest.raises(Changed, match="was written since"):
+        apply(change, project)
+    assert path.read_text() == '{"starts": 2}\n'
+
+
+def test_the_command_shows_first_and_asks(home, project, capsys):
+    words = ["--project", project, "mcp", "install", "--client", "claude-code"]
+    assert main([*words, "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert '+    "satchel": {' in shown.out
+    assert not os.path.exists(os.path.join(project, ".mcp.json"))
+    assert main(words) == 4  # not a terminal
+    assert "--yes" in capsys.readouterr().err
+    assert main([*words, "--yes"]) == 0
+    assert os.path.exists(os.path.join(project, ".mcp.json"))
+    assert main([*words, "--yes"]) == 0
+    assert "already" in capsys.readouterr().err
+    assert main(["--project", project, "mcp", "uninstall", "claude-code", "--yes"]) == 0
+    with open(os.path.join(project, ".mcp.json"), encoding="utf-8") as file:
+        assert json.load(file) == {"mcpServers": {}}
+    assert main(["--project", project, "mcp", "install"]) == 2
+    assert "satchel mcp install claude-code" in capsys.readouterr().err
+    assert main(["--project", project, "mcp", "install", "codex", "--client", "cursor"]) == 2
+    assert "`codex` and `cursor` are two programs" in capsys.readouterr().err

@@ -1,0 +1,212 @@
+"""Views of clients: redaction, denied tools, readable files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from mcp_talk import write_skill
+from satchel.integrations.mcp.client_view import ClientViews
+from satchel.satchel import Satchel
+from satchel.testing import make_tool_skill
+from satchel.tools.base import CancelToken
+from talking import plain
+
+pytestmark = pytest.mark.timeout(60)
+
+_ECHO = """\
+import json, os, sys
+request = json.loads(sys.stdin.readline())
+print("for people:", os.getcwd(), __file__, file=sys.stderr)
+print(json.dumps({"output": f"I lie in {__file__}", "error": ""}))
+"""
+_SAYS = """\
+import json, sys
+sys.stdin.readline()
+print(json.dumps({"output": "", "error": f"nothing at {__file__}"}))
+"""
+
+
+class Shop:
+    """A project, and one client's view of it."""
+
+    def __init__(self, path, monkeypatch) -> None:
+        self.project = str(path / "project")
+        self.home = str(path / "home")
+        os.makedirs(self.project)
+        os.makedirs(self.home)
+        monkeypatch.setenv("HOME", self.home)
+        monkeypatch.setenv("SATCHEL_SANDBOX", "off")
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        self._satchel: Satchel | None = None
+
+    @property
+    def satchel(self) -> Satchel:
+        if self._satchel is None:
+            self._satchel = Satchel.for_project(
+                self.project, trust="all", locations=["skills"], builtin=False
+            )
+        return self._satchel
+
+    def view(self, *, remote=True):
+        return ClientViews(self.satchel, remote=remote).default
+
+    def close(self) -> None:
+        if self._satchel is not None:
+            self._satchel.close()
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    made = Shop(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def call(view, tool, talk=None, **given):
+    return view.call(tool, given, CancelToken(), talk)
+
+
+def read(view, path, talk=None):
+    return call(view, "ReadFile", talk, path=path)
+
+
+# --- what leaves this machine ---------------------------------------------------------------
+
+
+def test_no_reply_over_http_has_a_path_of_the_servers_machine(shop):
+    place = os.path.join(shop.project, "skills")
+    words = "parameters: [{name: word, type: string, required: true}]\n"
+    files = "files: {access: read, read: [file]}\n"
+    named = "parameters: [{name: file, type: string, required: true}]\n"
+    make_tool_skill(place, "echo-back", _ECHO, tool="echo_back", more=words)
+    make_tool_skill(place, "says", _SAYS, tool="says_no")
+    make_tool_skill(place, "crashes", "raise ValueError(__file__)\n", tool="crashes_run")
+    make_tool_skill(place, "mumbles", "print(__file__)\n", tool="mumbles_run")
+    make_tool_skill(place, "wants", _ECHO, tool="wants_file", more=named + files)
+    write_skill(shop.project, "pdf", **{"a.md": "text\n"})
+    write_skill(shop.project, "broken")
+    with open(os.path.join(place, "broken", "SKILL.md"), "w") as file:
+        file.write("---\nname: [\n---\n")
+    view = shop.view()
+    replies = [
+        call(view, "Skill", name="pdf"),
+        call(view, "Skill", name="broken"),
+        call(view, "Skill", name="nobody"),
+        call(view, "Skill"),
+        read(view, "skill://pdf/a.md"),
+        read(view, "skill://pdf"),
+        read(view, "skill://pdf/no.md"),
+        read(view, "skill://nobody/a.md"),
+        read(view, "a.md"),
+        call(view, "SkillSearch", query="pdf"),
+        call(view, "echo_back", word="x"),
+        call(view, "echo_back"),
+        call(view, "says_no"),
+        call(view, "crashes_run"),
+        call(view, "mumbles_run"),
+        call(view, "wants_file", file="nowhere.txt"),
+        view.prompt("pdf", {}),
+        view.prompt("nobody", {}),
+    ]
+    assert {reply.status for reply in replies[10:15]} == {"success", "error"}
+    assert replies[10].error is None
+    assert not any("There is no tool" in reply.text for reply in replies)
+    for reply in replies:
+        told = json.dumps(reply.to_dict(), ensure_ascii=False)
+        for secret in (shop.project, shop.home, shop.satchel.settings.paths.cache):
+            assert secret not in told, told
+        assert not {"stderr", "raw", "tier", "way", "limits", "denied"} & set(reply.data), told
+    inside = call(shop.view(remote=False), "echo_back", word="x")
+    assert "for people:" in inside.data["stderr"]  # local clients get all of it
+
+
+def test_what_lies_beside_a_skill_is_no_address(shop):
+    root = write_skill(shop.project, "pdf")
+    write_skill(shop.project, "pdf-forms", **{"b.md": "text\n"})
+    with open(os.path.join(root, "SKILL.md"), "a") as file:
+        file.write("See ${SKILL_DIR}-forms/b.md and ${SKILL_DIR}.\n")
+    text = call(shop.view(), "Skill", name="pdf").text
+    assert "See skill://pdf/../pdf-forms/b.md and skill://pdf." in text
+    assert shop.project not in text
+
+
+# --- what is forbidden ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_what_a_loaded_skill_forbids_is_refused_in_its_session(shop, remote):
+    write_skill(shop.project, "lock", "disallowed-tools: echo_back ReadFile\n", **{"a.md": "x\n"})
+    make_tool_skill(os.path.join(shop.project, "skills"), "echo-back", _ECHO, tool="echo_back")
+    view = shop.view(remote=remote)
+    talk, other = view.new_session(), view.new_session()
+    assert call(view, "echo_back", talk).error is None  # no approval is needed here
+    first = call(view, "Skill", talk, name="lock")
+    again = call(view, "Skill", talk, name="lock")
+    assert "# lock" in first.text
+    assert "# lock" in again.text  # the text may have been trimmed
+    for reply in (call(view, "echo_back", talk), read(view, "skill://lock/a.md", talk)):
+        assert reply.error.code == "PERMISSION_DENIED"
+        assert "The loaded skill `lock` forbids" in reply.text
+    assert call(view, "echo_back", other).error is None
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_without_a_session_a_skill_says_what_it_forbids(shop, remote):
+    write_skill(shop.project, "lock", "disallowed-tools: echo_back Bash(rm *)\n")
+    write_skill(shop.project, "plain")
+    view = shop.view(remote=remote)
+    for reply in (call(view, "Skill", name="lock"), view.prompt("lock", {})):
+        assert "</skill-loaded>\nWhile you follow this skill, do not call: `echo_back`" in plain(
+            reply.text
+        )
+        assert reply.data["disallowed_tools"] == ["echo_back", "Bash(rm *)"]
+    assert "do not call" not in call(view, "Skill", name="plain").text
+
+
+# --- addresses ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_a_linked_skill_is_read_by_its_address(shop, remote, tmp_path):
+    store = tmp_path / "store" / "guide"
+    shutil.copytree(write_skill(shop.project, "guide", **{"x.md": "hi\n"}), store)
+    shutil.rmtree(os.path.join(shop.project, "skills", "guide"))
+    os.symlink(store, os.path.join(shop.project, "skills", "guide"))
+    view = shop.view(remote=remote)
+    assert read(view, "skill://guide/x.md").data["content"] == "hi\n"
+    assert read(view, "skill://guide/x.md").data["path"] == "skill://guide/x.md"
+    assert view.served.read("skill://guide/x.md")[1] == b"hi\n"
+
+
+def test_rules_about_paths_hold_for_addresses(shop):
+    write_skill(shop.project, "lock", "disallowed-tools: ReadFile(skills/pdf/*) Skill(deploy)\n")
+    write_skill(shop.project, "pdf", **{"a.md": "text\n"})
+    write_skill(shop.project, "deploy")
+    view = shop.view(remote=False)
+    talk = view.new_session()
+    call(view, "Skill", talk, name="lock")
+    for path in ("skill://pdf/a.md", "skill://deploy/SKILL.md", "skills/deploy/SKILL.md"):
+        assert read(view, path, talk).error.code == "PERMISSION_DENIED", path
+        assert read(view, path).error is None
+
+
+# --- what only people may load --------------------------------------------------------------
+
+
+def test_what_people_load_is_read_once_they_did(shop):
+    write_skill(shop.project, "deploy", "disable-model-invocation: true\n", **{"a.md": "text\n"})
+    view = shop.view(remote=False)
+    talk = view.new_session()
+    for name in ("SKILL.md", "a.md"):
+        path = f"skills/deploy/{name}"
+        assert read(view, path).error.code == "PERMISSION_DENIED"
+        assert read(view, path, talk).error.code == "PERMISSION_DENIED"
+    assert view.prompt("deploy", {}, talk).error is None
+    assert read(view, "skills/deploy/a.md", talk).data["content"] == "text\n"
+    assert read(view, "skills/deploy/a.md", view.new_session()).error.code == "PERMISSION_DENIED"
+    assert read(view, "skills/deploy/a.md").error.code == "PERMISSION_DENIED"

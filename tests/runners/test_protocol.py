@@ -1,0 +1,251 @@
+"""The one-line protocol: long lines, kept workers, cancellation, replies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import satchel
+from satchel.runners.base import Launch, Program, ProgramLimits, RunRequest
+from satchel.runners.protocol import exchange, to_result
+from satchel.runners.reply import read_reply, request_line
+
+GOOD = b'{"output": "fine", "error": ""}\n'
+LIMITS = ProgramLimits(timeout=5)
+PYTHON = (sys.executable, "-I", "-S", "-u", "-c")
+
+
+@pytest.fixture
+def start(starter):
+    """Start a few lines of Python."""
+    processes = []
+
+    def begin(code: str):
+        limits = ProgramLimits(timeout=5)
+        process = starter.start(Launch((*PYTHON, code), (), "/", limits=limits))
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.close()
+
+
+def soon(seconds: float = 5.0) -> float:
+    return time.monotonic() + seconds
+
+
+def ask(process, line=b"{}\n", limits=LIMITS, cancel=None, keep=False, seconds=5.0):
+    return exchange(process, line, limits, soon(seconds), cancel, keep=keep)
+
+
+# --- one call, one process ---------------------------------------------------------------------
+
+
+@pytest.mark.req("E4")
+def test_the_request_is_one_line_and_then_the_input_ends(start):
+    process = start(
+        "import sys, json; data = sys.stdin.read();print(json.dumps({'output': data, 'error': ''}))"
+    )
+    request = RunRequest("s", "t", {"path": "a", "n": 1}, Program((), "", "python"))
+    found = ask(process, request_line(request))
+    said = json.loads(found.line)["output"]
+    assert said.count("\n") == 1
+    assert said.endswith("\n")
+    assert json.loads(said) == {"arguments": {"path": "a", "n": 1}}
+    assert found.exit_code == 0
+
+
+def test_neither_side_waits_for_the_other_with_long_lines(start):
+    # It writes as it reads: writing the whole request first would deadlock.
+    process = start(
+        "import os\n"
+        'os.write(1, b\'{"output": "\')\n'
+        "while (part := os.read(0, 4096)) and not part.endswith(b'\\n'): os.write(1, part)\n"
+        "os.write(1, b'\"}\\n')"
+    )
+    found = ask(process, b"x" * 3_000_000 + b"\n")
+    assert found.fault is None
+    assert len(found.line) > 2_990_000
+
+
+def test_a_reply_may_have_exactly_as_many_bytes_as_the_limit(start):
+    limits = ProgramLimits(timeout=5, reply=100_000)
+    code = "print('{\"output\": \"' + 'x' * %d + '\"}')"
+    assert ask(start(code % (100_000 - 14)), limits=limits).fault is None
+    assert ask(start(code % (100_000 - 13)), limits=limits).fault == "too-long"
+
+
+def test_of_standard_error_the_beginning_and_the_end_are_kept(start):
+    limits = ProgramLimits(timeout=5, stderr=1000)
+    process = start(
+        "import sys; sys.stderr.write('BEGIN' + 'x' * 500_000 + 'END')\n"
+        'print(\'{"output": "fine"}\')'
+    )
+    found = ask(process, limits=limits)
+    assert found.fault is None
+    assert found.stderr.startswith("BEGIN")
+    assert found.stderr.endswith("END")
+    assert "[499,008 bytes were dropped]" in found.stderr
+    assert len(found.stderr) < 1100
+
+
+def test_a_call_is_taken_back_at_once(start, cancel):
+    process = start("import time; time.sleep(60)")
+    threading.Timer(0.1, cancel.now).start()
+    began = time.monotonic()
+    found = ask(process, cancel=cancel)
+    assert found.fault == "cancelled"
+    assert time.monotonic() - began < 30
+    assert found.exit.reason == "killed"
+
+
+def test_an_end_that_is_reported_late_keeps_its_name(starter, monkeypatch):
+    limits = ProgramLimits(timeout=5, memory=100 << 20)
+    code = "import time; held = b'x' * (400 << 20); time.sleep(60)"
+    process = starter.start(Launch((*PYTHON, code), (), "/", limits=limits))
+    wait, asked = process.wait, []
+
+    def busy(timeout):
+        asked.append(timeout)
+        return wait(timeout) if len(asked) > 1 else None
+
+    monkeypatch.setattr(process, "wait", busy)
+    try:
+        assert ask(process, limits=limits).fault == "memory"
+    finally:
+        process.close()
+
+
+@pytest.mark.req("E6")
+def test_output_is_cut_and_the_cut_is_announced(start):
+    limits = ProgramLimits(timeout=5)
+    process = start("import json; print(json.dumps({'output': 'é' * 10_000, 'error': ''}))")
+    result = to_result(ask(process, limits=limits), limits, "none", "cold")
+    assert result.truncated == 2000
+    assert result.output.startswith("é" * 8000 + "… [2,000 more characters were cut;")
+
+
+def test_a_kept_process_that_answers_before_it_has_read_is_found_out(start):
+    process = start(
+        'import os, time; os.read(0, 10); os.write(1, b\'{"output": ""}\\n\'); time.sleep(60)'
+    )
+    assert ask(process, b"x" * 500_000 + b"\n", keep=True).fault == "early-reply"
+
+
+# --- what is written -------------------------------------------------------------------------
+
+
+def asked(arguments) -> bytes:
+    return request_line(RunRequest("s", "excel_read", arguments, Program((), "", "c")))
+
+
+def test_a_call_that_may_be_made_again_has_a_key():
+    request = RunRequest("s", "send", {"to": "a"}, Program((), "", "c"), key='weekly:"send":1')
+    assert json.loads(request_line(request)) == {
+        "arguments": {"to": "a"},
+        "key": 'weekly:"send":1',
+    }
+
+
+def test_text_goes_as_it_is_but_for_what_some_take_for_the_end_of_a_line():
+    sent = asked({"a": "表\u2028b\u2029c\x85d\ne"})
+    assert sent == '{"arguments":{"a":"表\\u2028b\\u2029c\\u0085d\\ne"}}\n'.encode()
+    assert json.loads(sent)["arguments"]["a"] == "表\u2028b\u2029c\x85d\ne"
+
+
+@given(st.dictionaries(st.text(), st.text() | st.floats(allow_nan=False, allow_infinity=False)))
+def test_every_request_is_one_line_that_says_the_same(arguments):
+    sent = asked(arguments)
+    assert sent.count(b"\n") == 1
+    assert json.loads(sent) == {"arguments": arguments}
+
+
+# --- what is read ------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise(data):
+    reply = read_reply(data, 100)
+    assert reply.fault is None or reply.detail
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_what_any_program_could_dump_is_read_or_named(value):
+    reply = read_reply(json.dumps({"output": "x", "data": value}).encode(), 100)
+    if reply.fault is None:
+        assert reply.output == "x"
+        json.dumps(reply.data, allow_nan=False).encode()
+        assert value is None or isinstance(value, dict)
+    else:
+        assert reply.fault in {"not-json", "wrong-fields"}
+
+
+def test_no_reply_overruns_the_stack_of_a_small_thread():
+    # The parser of Python 3.12 and later counts on more stack than a thread may have.
+    code = (
+        "import threading\n"
+        "from satchel.runners.reply import is_complete, read_reply\n"
+        "def read():\n"
+        "    for line in (b'[' * 90_000, b'{\"output\":' * 90_000, b'{\"output\":[' * 40_000):\n"
+        "        assert read_reply(line, 10).fault == 'not-json'\n"
+        "        is_complete(line + b'}')\n"
+        "    print('fine')\n"
+        "threading.stack_size(192 * 1024)\n"
+        "thread = threading.Thread(target=read)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    source = os.path.dirname(os.path.dirname(satchel.__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_wide_is_not_deep():
+    wide = b'{"output": "", "data": {"x": [' + b",".join([b"[{}]"] * 5000) + b"]}}"
+    assert read_reply(wide, 10).fault is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 4_000_000,
+        b"[]" * 2_000_000,
+        b'{"a":' * 800_000,
+        b'""' * 2_000_000,
+        b'"' + b"\\" * 4_000_000,
+        b"[" * 2_000_000 + b"]" * 2_000_000,
+        b'{"output": "' + b"\\ud800" * 600_000 + b'"}',
+    ],
+    ids=["open", "pairs", "keys", "strings", "escapes", "deep", "halves"],
+)
+def test_the_longest_reply_is_judged_in_no_time(data):
+    began = time.process_time()
+    read_reply(data, 8000)
+    assert time.process_time() - began < 1.5
+
+
+def test_missing_and_null_fields_are_empty():
+    for text in (b'{"output": "a"}', b'{"output": "a", "error": null, "data": null}'):
+        assert read_reply(text, 10)[:3] == ("a", "", None)
+    assert read_reply(b'{"error": "b"}', 10)[:3] == ("", "b", None)

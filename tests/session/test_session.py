@@ -1,0 +1,391 @@
+"""Session: prompt, calls, permissions, forks, dump and restore."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from satchel import Session
+from satchel.errors import InvalidInput
+from satchel.testing import make_skill, make_tool_skill
+from satchel.tools import PROVIDERS
+
+
+def kinds(session, kind):
+    return [event for event in session.trace.events if event.kind == kind]
+
+
+# --- what the model gets ------------------------------------------------------------------
+
+
+@pytest.mark.req("B9")
+def test_the_next_turn_is_told_what_came_went_and_changed(talks):
+    session = talks.begin()
+    assert "skills-changed" not in session.tail("hello")
+    talks.add("brand-new", "Makes <b>coffee</b>.")
+    talks.add("write-docs", "Writes better documentation.")
+    os.remove(talks.place / "code-review/SKILL.md")
+    tail = session.tail("hello")
+    assert '<skill name="brand-new">Makes &lt;b&gt;coffee&lt;/b&gt;.</skill>' in tail
+    assert "Writes better documentation." in tail
+    assert "do not call them: code-review" in tail
+    assert "skills-changed" not in session.tail("hello")  # once
+    told = kinds(session, "told")[-1].values
+    assert (told["added"], told["removed"]) == (["brand-new"], ["code-review"])
+
+
+# --- loaded once -----------------------------------------------------------------------------
+
+
+def test_a_second_load_only_points_at_the_first(talks):
+    session = talks.begin()
+    first = session.call("Skill", {"name": "code-review"})
+    assert "Look at each line." in first.text
+    held = session.loaded["code-review"]
+    assert held.digest
+    assert held.revision == first.data["revision"]
+    again = session.call("Skill", {"name": "code-review"})
+    assert again.status == "success"
+    assert again.data["already_loaded"]
+    assert "Look at each line." not in again.text
+    assert held.revision in again.text
+    assert len(kinds(session, "repeated")) == 1
+
+
+@pytest.mark.req("B9")
+def test_a_skill_that_changed_is_given_again_and_says_so(talks):
+    session = talks.begin()
+    session.tail("hello")
+    session.call("Skill", {"name": "code-review"})
+    talks.add("code-review", "Reviews code for faults.", body="Look twice.\n")
+    assert "call Skill again" in session.tail("go on")
+    again = session.call("Skill", {"name": "code-review"})
+    assert "Look twice." in again.text
+    assert again.text.startswith("The skill changed since it was loaded before")
+    assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
+
+
+# --- allowed and forbidden -------------------------------------------------------------------
+
+
+def test_what_a_loaded_skill_forbids_is_refused_until_it_is_laid_aside(talks):
+    talks.add("careful", disallowed_tools="ReadFile")
+    session = talks.begin()
+    (talks.project / "a.md").write_text("text")
+    assert session.call("ReadFile", {"path": "a.md"}).status == "success"
+    session.call("Skill", {"name": "careful"})
+    reply = session.call("ReadFile", {"path": "a.md"})
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "`careful` forbids `ReadFile`" in reply.text
+    session.forget("careful")
+    assert session.call("ReadFile", {"path": "a.md"}).error is not None
+    session.drop("careful")
+    assert session.call("ReadFile", {"path": "a.md"}).status == "success"
+
+
+NETWORK = "network: true\n"
+
+
+def test_a_risky_tool_is_refused_where_nobody_can_be_asked(talks):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
+    session = talks.begin()
+    reply = session.call("weather_run", {})
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "nobody can be asked" in reply.text
+    assert kinds(session, "refused")
+
+
+def test_a_person_is_asked_with_reasons(talks):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
+    asked = []
+    session = talks.begin(approve=lambda ask: asked.append(ask) or False)
+    reply = session.call("weather_run", {})
+    assert "did not agree" in reply.text
+    assert (asked[0].tool, asked[0].skill) == ("weather_run", "weather")
+    assert asked[0].reasons == ("use the network",)
+    assert asked[0].question == (
+        "Call the tool `weather_run` of the skill `weather`? It may use the network."
+    )
+
+
+def test_a_loaded_skill_approves_in_advance_while_its_text_is_there(talks):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
+    talks.add("forecast", allowed_tools="weather_*")
+    session = talks.begin()
+    assert session.permit("weather_run", {}) is not None
+    session.call("Skill", {"name": "forecast"})
+    assert session.permit("weather_run", {}) is None
+    assert kinds(session, "approved")[-1].values["pattern"] == "weather_*"
+    session.forget("forecast")
+    assert session.permit("weather_run", {}) is not None
+
+
+def test_whose_load_is_forbidden_is_not_read_as_a_file(talks):
+    lock = {"disallowed-tools": "Skill(deploy)"}
+    make_skill(talks.place, "lock", "Locks.", **lock)
+    path = make_skill(talks.place, "deploy", "Deploys.", body="Deploy it.\n")
+    os.symlink(path, talks.project / "notes.md")
+    session = talks.begin()
+    assert session.call("ReadFile", {"path": ".agents/skills/deploy/SKILL.md"}).error is None
+    assert session.call("Skill", {"name": "lock"}).error is None
+    for key, wanted in (
+        ("path", ".agents/skills/deploy/SKILL.md"),
+        ("relativePath", ".agents/skills/../skills/deploy/SKILL.md"),
+        ("path", path),
+        ("path", "notes.md"),
+    ):
+        for talk in (session, session.child(), session.child(tools=["ReadFile"])):
+            reply = talk.call("ReadFile", {key: wanted})
+            assert reply.error.code == "PERMISSION_DENIED", wanted
+            assert "`disallowed-tools: Skill(deploy)`" in reply.text
+    assert session.call("ReadFile", {"path": ".agents/skills/lock/SKILL.md"}).error is None
+
+
+def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(talks):
+    fields = {"disable-model-invocation": True, "context": "fork"}
+    make_skill(talks.place, "deploy", "Deploys.", **fields)
+    session = talks.begin()
+    wanted = {"path": ".agents/skills/deploy/SKILL.md"}
+    assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
+    fork = session.fork({"name": "deploy"}, as_person=True)
+    assert fork.session.call("ReadFile", wanted).error is None
+    assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
+    assert session.call("Skill", {"name": "deploy"}, as_person=True).error is None
+    assert session.call("ReadFile", wanted).error is None
+
+
+def test_an_approval_that_fails_is_no_approval(talks):
+    def broken(ask):
+        raise ValueError("no terminal")
+
+    session = talks.begin(approve=broken, ask=("ReadFile",))
+    reply = session.call("ReadFile", {"path": "x"})
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "could be asked" in reply.text
+
+
+def test_an_asynchronous_person_answers_sync_and_async_hosts(talks):
+    (talks.project / "a.md").write_text("text")
+
+    async def approve(ask):
+        await asyncio.sleep(0)
+        return True
+
+    session = talks.begin(approve=approve, ask=("ReadFile",))
+    assert session.call("ReadFile", {"path": "a.md"}).status == "success"
+
+    async def main():
+        inside = session.call("ReadFile", {"path": "a.md"})
+        return inside, await session.acall("ReadFile", {"path": "a.md"})
+
+    inside, awaited = asyncio.run(main())
+    assert "use `acall`" in inside.text
+    assert awaited.status == "success"
+
+
+# --- sub-agents ------------------------------------------------------------------------------
+
+
+@pytest.mark.req("D3")
+def test_a_child_has_its_own_part_and_never_more(talks):
+    session = talks.begin()
+    child = session.child(include=("code-*",))
+    assert "code-review" in child.prompt
+    assert "Writes documentation" not in child.prompt
+    assert child.call("Skill", {"name": "write-docs"}).error is not None
+    assert child.child(include=("*",)).call("Skill", {"name": "write-docs"}).error is not None
+    assert child.call("Skill", {"name": "code-review"}).status == "success"
+    assert "code-review" not in session.loaded
+    talks.add("code-style", "Style of code.")
+    talks.add("other", "Something else.")
+    news = child.news()
+    assert "code-style" in news
+    assert "other" not in news
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_child_has_its_tools_in_every_form(talks, provider):
+    assert len(talks.begin().child(tools=["Skill"]).definitions(provider)) == 1
+
+
+def test_a_skill_that_forks_gets_a_conversation_of_its_own(talks):
+    talks.add("research", body="Find out $ARGUMENTS.\n", context="fork", agent="explorer",
+        model="small", disallowed_tools="SkillSearch")  # fmt: skip
+    session = talks.begin()
+    assert session.fork({"name": "code-review"}) is None
+    assert session.fork({"name": "missing"}) is None
+    fork = session.fork({"name": "research", "args": "why"})
+    assert (fork.name, fork.agent, fork.model) == ("research", "explorer", "small")
+    assert "Find out why." in fork.reply.text
+    assert "research" not in session.loaded
+    assert fork.session.call("SkillSearch", {"query": "x"}).error is not None
+    assert session.call("SkillSearch", {"query": "x"}).status == "success"
+    cycle = fork.session.call("Skill", {"name": "research"})
+    assert "without end" in cycle.text
+
+
+def test_a_skill_that_forks_is_held_to_the_agent_it_names_and_keeps_what_it_approves(talks):
+    talks.add("research", context="fork", agent="explorer", allowed_tools="Bash(git:*)")
+    session = talks.begin(ask=("Bash",))
+    limits = {"explorer": {"include": ("code-*",), "tools": ("Skill", "Bash")}}
+    child = session.fork({"name": "research"}, agents=limits).session
+    assert child.names == ("Skill",)
+    assert "Writes documentation" not in child.prompt
+    assert child.permit("Bash", {"command": "git log"}) is None
+    assert child.permit("Bash", {"command": "rm x"}) is not None
+    assert child.child().permit("Bash", {"command": "git log"}) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["deploy", "/deploy", "$deploy", " deploy ", ".agents/skills/deploy"]
+)
+def test_a_skill_is_judged_by_its_own_name_however_it_is_called(talks, name):
+    talks.add("deploy", "Deploys.", context="fork")
+    talks.add("careful", disallowed_tools="Skill(deploy)")
+    session = talks.begin()
+    for given in ({"name": name}, {"skill": name}, f'{{"name": "{name}"}}'):
+        assert session.wants_fork(given)
+        assert session.fork(given).name == "deploy"
+        assert session.permit("Skill", given) is None
+    assert session.call("Skill", {"name": name}).data["name"] == "deploy"
+    session.drop("deploy")
+    session.call("Skill", {"name": "careful"})
+    assert session.call("Skill", {"name": name}).error.code == "PERMISSION_DENIED"
+    assert session.call("Skill", {"skill": name}).error.code == "PERMISSION_DENIED"
+    assert session.permit("Skill", {"name": name}) is not None
+
+
+@pytest.mark.parametrize("path", ["a.txt", "./a.txt", "x/../a.txt", "{project}/a.txt"])
+@pytest.mark.parametrize("parameter", ["path", "relativePath"])
+def test_a_forbidden_file_stays_forbidden_however_it_is_called(talks, path, parameter):
+    (talks.project / "a.txt").write_text("secret")
+    talks.add("careful", disallowed_tools="ReadFile(a.txt)")
+    session = talks.begin()
+    session.call("Skill", {"name": "careful"})
+    reply = session.call("ReadFile", {parameter: path.format(project=talks.project)})
+    assert reply.error.code == "PERMISSION_DENIED"
+
+
+@pytest.mark.parametrize("greedy", ["*", "[!~]*", "*_*", ["[A-Za-z]*"], "we*"])
+def test_a_skill_cannot_approve_nearly_everything(talks, greedy):
+    make_tool_skill(talks.place, "weather", more=NETWORK)
+    talks.add("greedy", allowed_tools=greedy)
+    session = talks.begin(ask=("Bash",))
+    session.call("Skill", {"name": "greedy"})
+    assert session.loaded["greedy"].allowed == ()
+    assert session.permit("weather_run", {}) is not None
+    assert session.permit("Bash", {"command": "rm -rf /"}) is not None
+
+
+# --- what may be planned with ---------------------------------------------------------------
+
+
+def test_only_what_could_be_used_is_within_reach(talks):
+    place = talks.place
+    make_tool_skill(place, "weather")
+    make_tool_skill(place, "network", more=NETWORK)
+    make_skill(place, "deploy", "Deploys.", disable_model_invocation=True)
+    reach = talks.begin(ask=("ReadFile",)).within_reach()
+    assert reach.skills == {"code-review", "write-docs"}
+    assert list(reach.tools) == ["weather_run"]
+    assert reach.tools["weather_run"]["inputSchema"]["type"] == "object"
+    asked = talks.begin(approve=lambda ask: False, ask=("ReadFile",)).within_reach()
+    assert list(asked.tools) == ["ReadFile", "network_run", "weather_run"]
+
+
+# --- one way to call tools ---------------------------------------------------------------------
+
+
+def test_the_tools_of_a_satchel_are_those_of_a_new_session(talks):
+    make_tool_skill(talks.place, "report", more="files: write\n")
+    talks.add("strict", disallowed_tools="SkillSearch")
+    talks.add("private", disable_model_invocation=True)
+    satchel = talks.satchel()
+    tools = satchel.tools()
+    assert isinstance(tools, Session)
+    assert "nobody can be asked" in tools.call("report_run", {}).text
+    tools.call("Skill", {"name": "strict"})
+    assert "forbids `SkillSearch`" in tools.call("SkillSearch", {"query": "x"}).text
+    assert satchel.tools().call("SkillSearch", {"query": "x"}).error is None
+    tools.call("Skill", {"name": "private"}, as_person=True)
+    file = {"path": ".agents/skills/private/SKILL.md"}
+    assert tools.call("ReadFile", file).error is None
+    assert satchel.tools().call("ReadFile", file).error.code == "PERMISSION_DENIED"
+
+
+def test_only_files_of_skills_are_read_where_the_setting_says_so(talks):
+    (talks.project / "own.md").write_text("text")
+    session = talks.begin(read="skills")
+    assert session.call("ReadFile", {"path": "own.md"}).error.code == "ACCESS_DENIED"
+    assert session.call("ReadFile", {"path": "."}).error.code == "ACCESS_DENIED"
+    mine = {"path": ".agents/skills/code-review/SKILL.md"}
+    assert session.call("ReadFile", mine).error is None
+    child = session.child(include=["write-*"])
+    assert child.call("ReadFile", mine).error.code == "ACCESS_DENIED"
+
+
+# --- as data -----------------------------------------------------------------------------------
+
+
+def test_a_restored_conversation_goes_on_like_the_original(talks):
+    talks.add("careful", allowed_tools="Bash(git:*)", disallowed_tools="SkillSearch")
+    satchel = talks.satchel()
+    session = satchel.session(ask=["Bash"], exclude=["write-*"], changes="rebuild")
+    session.with_tail("hello")
+    session.call("Skill", {"name": "careful"})
+    session.call("Skill", {"name": "code-review"})
+    state = json.loads(json.dumps(session.dump()))
+    for one in (session, talks.satchel().restore(state)):
+        assert one.prompt == session.prompt
+        assert one.news() == ""
+        assert one.call("Skill", {"name": "careful"}).data["already_loaded"]
+        assert one.permit("Bash", {"command": "git log"}) is None
+        assert one.permit("Bash", {"command": "rm x"}) is not None
+        assert one.call("SkillSearch", {"query": "x"}).error.code == "PERMISSION_DENIED"
+        assert one.call("Skill", {"name": "write-docs"}).error is not None
+        assert one.dump() == state
+    talks.add("brand-new", "Brand new.")
+    assert "Brand new." in satchel.restore(state).prompt
+
+
+def test_a_skill_that_changed_since_the_dump_is_loaded_again(talks):
+    talks.add("careful", allowed_tools="Bash", disallowed_tools="SkillSearch")
+    session = talks.begin(ask=["Bash"])
+    session.with_tail("hello")
+    session.call("Skill", {"name": "careful"})
+    state = session.dump()
+    talks.add("careful", body="Other text.\n", allowed_tools="Bash")
+    talks.add("brand-new", "Brand new.")
+    satchel = talks.satchel()
+    restored = satchel.restore(state, tools=["Skill", "ReadFile", "Bash"])
+    assert restored.names == ("Skill", "ReadFile")
+    assert restored.permit("Bash", {}) is not None
+    tail = restored.tail("go on")
+    assert "call Skill again" in tail
+    assert "Brand new." in tail
+    reply = restored.call("Skill", {"name": "careful"})
+    assert reply.data["changed_since_loaded"]
+    assert restored.loaded["careful"].disallowed == ("SkillSearch",)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", 2), ("filters", [[["a"]]]), ("tools", "Skill"), ("ask", [1]), ("told", [1]),
+        ("changes", "later"),
+        ("told", {"a": 1}), ("loaded", [{}]), ("loaded", {}), ("stack", None), ("more", 1),
+    ],
+)  # fmt: skip
+def test_a_state_that_is_none_is_refused(talks, key, value):
+    session = talks.begin()
+    session.call("Skill", {"name": "code-review"})
+    satchel = talks.satchel()
+    with pytest.raises(InvalidInput, match="not the state of a conversation"):
+        satchel.restore({**session.dump(), key: value})
+    with pytest.raises(InvalidInput):
+        satchel.restore([])
+    with pytest.raises(InvalidInput):
+        session.child().dump()

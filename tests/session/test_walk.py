@@ -1,0 +1,120 @@
+"""The walk of a Skill call: what is parsed, looked up, read and refreshed, counted at run time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+
+import pytest
+
+from satchel.library import Library
+from satchel.session import session as session_module
+from satchel.tools import toolset as toolset_module
+from satchel.tools.skill_tool import SkillTool
+
+_opened: list[str] | None = None
+
+
+def _record_open(event: str, values: tuple) -> None:
+    if event == "open" and _opened is not None:
+        _opened.append(str(values[0]))
+
+
+sys.addaudithook(_record_open)
+
+
+@pytest.fixture
+def walk(talks, monkeypatch):
+    """Runs a function and returns how often each step of a call was made."""
+
+    def run(act) -> Counter[str]:
+        global _opened  # noqa: PLW0603
+        counts: Counter[str] = Counter()
+
+        def count(owner, name, step, wanted=lambda **_: True):
+            real = getattr(owner, name)
+
+            def counted(*given, **named):
+                global _opened  # noqa: PLW0603
+                counts[step] += wanted(**named)
+                opened = _opened
+                if step == "refreshed":
+                    _opened = None  # a refresh reads young files again
+                try:
+                    return real(*given, **named)
+                finally:
+                    _opened = opened
+
+            monkeypatch.setattr(owner, name, counted)
+
+        for module in (session_module, toolset_module):
+            count(module, "read_arguments", "parsed")
+        count(SkillTool, "named", "resolved")
+        count(Library, "refresh", "scanned")
+        count(Library, "tools", "refreshed", lambda refresh=False: refresh)
+        _opened = []
+        try:
+            act()
+        finally:
+            read = [path for path in _opened if path.endswith("SKILL.md")]
+            _opened = None
+            monkeypatch.undo()
+        counts["read"] = len(read)
+        return counts
+
+    return run
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+@pytest.mark.parametrize("name", ["code-review", "/code-review"])
+def test_a_call_parses_resolves_reads_and_refreshes_once(talks, walk, in_turn, name):
+    session = talks.begin()
+    session.told()
+    if in_turn:
+        session.tail("hello")
+    counts = walk(lambda: session.call("Skill", {"name": name}))
+    assert session.loaded["code-review"].present
+    refreshed = 0 if in_turn else 1
+    assert counts == Counter(parsed=1, resolved=1, read=1, refreshed=refreshed, scanned=refreshed)
+
+
+def test_an_asynchronous_call_takes_the_same_steps(talks, walk):
+    session = talks.begin()
+    session.tail("hello")
+    counts = walk(lambda: asyncio.run(session.acall("Skill", '{"name": "code-review"}')))
+    assert session.loaded["code-review"].present
+    assert (counts["parsed"], counts["resolved"], counts["read"]) == (1, 1, 1)
+    assert counts["refreshed"] == 0
+
+
+def test_a_skill_that_is_new_in_a_turn_costs_one_refresh(talks, walk):
+    session = talks.begin()
+    session.tail("hello")
+    counts = walk(lambda: session.call("Skill", {"name": "no-such-skill"}))
+    assert (counts["parsed"], counts["read"], counts["refreshed"]) == (1, 0, 1)
+
+
+def test_a_second_load_is_answered_from_one_read(talks, walk):
+    session = talks.begin()
+    session.tail("hello")
+    session.call("Skill", {"name": "code-review"})
+    counts = walk(lambda: session.call("Skill", {"name": "code-review"}))
+    assert (counts["parsed"], counts["resolved"], counts["read"]) == (1, 1, 1)
+
+
+def test_a_host_that_asks_for_a_fork_first_still_resolves_once(talks, walk):
+    talks.add("deploy", "Deploys.", context="fork")
+    session = talks.begin()
+    session.tail("hello")
+    forks = []
+
+    def act():
+        found = session.resolve("Skill", {"name": "deploy"})
+        assert session.wants_fork(found)
+        assert session.permit("Skill", found) is None
+        forks.append(session.fork(found))
+
+    counts = walk(act)
+    assert forks[0].reply.status == "success"
+    assert (counts["parsed"], counts["resolved"], counts["read"]) == (1, 1, 1)

@@ -1,0 +1,116 @@
+"""Scopes: where they are, which skills belong to them, and links that lead elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from chaos import works
+from satchel.errors import AccessDenied, InvalidInput, Refused
+from satchel.library.lockfile import check_id
+from satchel.satchel import Satchel
+from satchel.settings import load_settings
+from satchel.store.workdir import scope_of
+from satchel.testing import make_skill
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def everywhere(tmp_path):
+    """The user's own folder, for all projects."""
+    return tmp_path / "home/.config/agents/skills"
+
+
+def skills_of(project) -> tuple[Satchel, dict]:
+    satchel = Satchel.for_project(project, trust="all", builtin=True)
+    return satchel, {skill.name: skill for skill in satchel.list_skills(hidden=True)}
+
+
+def test_a_skill_belongs_to_the_scope_it_lies_in(project, everywhere):
+    make_skill(project / ".agents/skills", "here", "Here. Use when.")
+    make_skill(everywhere, "mine", "Mine. Use when.")
+    satchel, skills = skills_of(project)
+    assert satchel.store_of(skills["here"]).scope.name == "project"
+    assert satchel.store_of(skills["mine"]).scope.name == "global"
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("skills", "which Satchel does not write to"),
+        (".agents/skills/group", "lies within another folder, `group/other`"),
+    ],
+)
+def test_what_lies_elsewhere_is_refused(project, folder, words):
+    make_skill(project / folder, "other", "Other. Use when.")
+    satchel, skills = skills_of(project)
+    with pytest.raises(Refused, match=words):
+        satchel.store_of(skills["other"])
+
+
+def test_another_scope_need_not_be_in_order(project, everywhere, tmp_path):
+    make_skill(everywhere, "mine", "Mine. Use when.")
+    (project / ".agents").mkdir()
+    (project / ".agents/skills").symlink_to(tmp_path)
+    satchel, skills = skills_of(project)
+    assert satchel.store_of(skills["mine"]).scope.name == "global"
+    with pytest.raises(AccessDenied):
+        satchel.store("project")
+
+
+@pytest.mark.parametrize("link", [".agents", ".agents/skills"])
+def test_a_link_out_of_the_project_is_refused(tmp_path, link):
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    outside.mkdir()
+    (project / link).parent.mkdir(parents=True)
+    (project / link).symlink_to(outside)
+    with pytest.raises(AccessDenied, match="outside"):
+        scope_of(load_settings(str(project)), "project")
+    with pytest.raises(AccessDenied, match="outside"):
+        works.transactions(str(project), "add", "alpha", 1)
+    assert os.listdir(outside) == []
+
+
+@pytest.mark.parametrize("part", ["", "stage", "history", "base", "trash"])
+def test_the_work_area_is_never_a_link(tmp_path, part):
+    project, elsewhere = tmp_path / "project", tmp_path / "project/elsewhere"
+    elsewhere.mkdir(parents=True)
+    link = project / ".agents/.satchel" / part
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(AccessDenied, match="link"):
+        works.transactions(str(project), "add", "alpha", 1)
+    assert os.listdir(elsewhere) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", ".git", "a/b", "a\\b", "c:x", "a\0", "a\nb", "a ", "a.", " a", "a\u202eb",
+     "x" * 256, "\ud800"],
+)  # fmt: skip
+def test_names_that_no_folder_may_have(name):
+    with pytest.raises(InvalidInput):
+        check_id(name)
+
+
+def test_what_a_crash_left_of_the_first_use_is_cleared_later(tmp_path):
+    works.transactions(str(tmp_path), "add", "alpha", 1)
+    work = tmp_path / ".agents/.satchel"
+    old, young = work / "..gitignore.1.0011aabb", work / ".owner.2.0011aabb"
+    for path in (old, young):
+        path.write_text("")
+    os.utime(old, (0, 0))
+    works.transactions(str(tmp_path), "add", "beta", 1)
+    # Another process may be about to rename the young one.
+    assert not old.exists()
+    assert young.exists()

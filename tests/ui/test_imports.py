@@ -1,0 +1,172 @@
+"""Pending imports: fetch, concurrent selection, drop, expiry."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from satchel.errors import NotFound
+from satchel.ui import imports, state
+from satchel.ui.auth import UiAccess
+
+SKILL = "---\nname: {name}\ndescription: Does things. Use when asked.\n---\nDo.\n"
+
+
+def bring(visit, *names: str) -> str:
+    """Return the key of the plan, or of the import if there are several skills."""
+    answer = visit.upload({f"{name}/SKILL.md": SKILL.format(name=name) for name in names})
+    assert answer.status_code == 303, answer.text
+    return answer.headers["location"].rpartition("/")[2]
+
+
+def waiting(home) -> list[str]:
+    """The keys of all plans."""
+    return list(home.plans._pending)  # noqa: SLF001 - what it holds has no other sign
+
+
+@pytest.fixture
+def home(visit):
+    return visit.client.app.state
+
+
+@pytest.fixture
+def tarpit():
+    """A port that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/o/r"
+
+
+def till(done, seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+
+
+def test_a_fetch_that_never_ends_holds_up_nothing_and_can_be_cancelled(visit, home, tarpit):
+    def fetch():
+        return visit.post("/skills/import/git", data={"source": tarpit})
+
+    pages = [fetch().headers["location"] for _ in range(imports.MAX_FETCHES)]
+    full = fetch()
+    assert full.status_code == 403
+    assert "being fetched already" in full.text
+    assert home.imports.get(pages[0].rpartition("/")[2]).state == "fetching"
+    assert visit.post(f"{pages[0]}/cancel").status_code == 303
+    assert visit.get(pages[0]).status_code == 404
+    assert fetch().status_code == 303
+    home.imports.close()
+
+
+def test_behind_a_password_no_neighbour_of_this_machine_is_reached(enter, tarpit):
+    visit = enter(UiAccess(password="a long password"), trust="all")
+    visit.client.post(
+        "/enter", data={"password": "a long password"}, headers={"Origin": "http://127.0.0.1"}
+    )
+    page = visit.post("/skills/import/git", data={"source": tarpit}).headers["location"]
+    till(lambda: "its own network" in visit.get(page).text)
+    assert "A path on this machine works" not in visit.get("/skills/import").text
+
+
+# --- clean-up -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(visit, monkeypatch):
+    """Plans of a source block until they are released."""
+    store = visit.satchel.store("project")
+    real, began, go = store.plan_picked, threading.Event(), threading.Event()
+
+    def plan_picked(*args, **more):
+        began.set()
+        assert go.wait(5)
+        return real(*args, **more)
+
+    def hold_up(arrival):
+        monkeypatch.setattr(arrival.store, "plan_picked", plan_picked)
+        return began, go
+
+    return hold_up
+
+
+def test_what_is_dropped_while_a_plan_is_made_is_closed_afterwards(
+    visit, home, slow, project, spooled
+):
+    arrival = home.imports.get(bring(visit, "alpha", "beta"))
+    began, go = slow(arrival)
+    caught: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            home.imports.choose(arrival, None)
+        except NotFound as exc:
+            caught.append(exc)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert began.wait(5)
+    home.imports.drop(arrival.key)
+    assert len(list(spooled.iterdir())) == 1, "it is being read"
+    go.set()
+    thread.join(10)
+    assert len(caught) == 1
+    assert arrival.bundle is None
+    assert not list(spooled.iterdir())
+    assert waiting(home) == []
+    stage = project / ".agents/.satchel/stage"
+    assert not stage.exists() or not list(stage.iterdir())
+
+
+def test_two_choices_at_once_leave_one_plan(visit, home, slow):
+    arrival = home.imports.get(bring(visit, "alpha", "beta"))
+    began, go = slow(arrival)
+    threads = [
+        threading.Thread(target=home.imports.choose, args=(arrival, {name: name}))
+        for name in ("alpha", "beta")
+    ]
+    for thread in threads:
+        thread.start()
+    assert began.wait(5)
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert waiting(home) == [arrival.plan]
+
+
+def test_what_waited_too_long_is_over_and_swept(visit, home, monkeypatch, spooled):
+    plan = bring(visit, "alpha")
+    source = bring(visit, "beta", "gamma")
+    assert visit.get(f"/plans/{plan}").status_code == 200
+    monkeypatch.setattr(state, "PLAN_LIFETIME_S", -1.0)
+    monkeypatch.setattr(imports, "IMPORT_LIFETIME_S", -1.0)
+    for answer in (
+        visit.get(f"/plans/{plan}"),
+        visit.post(f"/plans/{plan}/yes"),
+        visit.get(f"/skills/import/{source}"),
+    ):
+        assert answer.status_code == 404
+    assert len(list(spooled.iterdir())) == 2
+    home.sweep()
+    assert not list(spooled.iterdir())
+    assert waiting(home) == []
+
+
+def test_a_plan_that_is_thrown_away_under_a_reader_is_said_to_wait_no_more(visit, home):
+    key = bring(visit, "alpha")
+    home.plans.get(key).plan.close()
+    answer = visit.get(f"/plans/{key}/diff?step=0&path=SKILL.md")
+    assert answer.status_code == 404
+    assert "waits no more" in answer.text
+
+
+def test_somebody_was_quicker_is_said_even_when_the_source_is_gone(visit, home, skill):
+    key = bring(visit, "beta")
+    home.imports.drop(home.plans.get(key).import_key)
+    skill("beta", "Somebody else's. Use when asked.")
+    answer = visit.post(f"/plans/{key}/yes")
+    assert answer.status_code == 409
+    assert "not open any more" not in answer.text
+    assert "meanwhile" in answer.text

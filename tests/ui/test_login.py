@@ -1,0 +1,26 @@
+"""Login, logout and language."""
+
+from __future__ import annotations
+
+
+def test_a_page_speaks_the_language_of_its_reader(visit):
+    assert "没有这个页面" in visit.get("/nowhere", headers={"Accept-Language": "zh-CN"}).text
+    assert "There is no such page" in visit.get("/nowhere").text
+    visit.post("/language", data={"name": "zh"})
+    assert "没有这个页面" in visit.get("/nowhere").text
+
+
+def test_who_signed_out_is_told_so_in_a_language_of_their_choice(visit):
+    out = visit.post("/leave").headers["location"]
+    door = visit.get(out)
+    assert "You are signed out" in door.text
+    assert "I came in before" not in door.text
+    asked = visit.client.post(
+        "/language", data={"name": "zh"}, headers={"Referer": f"http://127.0.0.1{out}"}
+    )
+    assert (asked.status_code, asked.headers["location"]) == (303, out)
+    assert 'lang="zh-CN"' in visit.get("/enter").text
+    visit.client.cookies.clear()
+    assert "You are signed out" not in visit.get("/enter").text
+    led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert "I came in before" in visit.get("/enter", headers=led).text
