@@ -31,9 +31,9 @@ Figures = dict[str, Any]
 
 
 def _library(root: str, cache: str = "") -> Library:
-    from satchel.library import Library, Location, LocationCache
+    from satchel.library import Library, Location, ScanCache
 
-    return Library([Location(root)], index=LocationCache(cache) if cache else None)
+    return Library([Location(root)], index=ScanCache(cache) if cache else None)
 
 
 def _satchel(root: str, **settings: Any) -> Satchel:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 from satchel._optional import available, installed, must_be_installed, require
@@ -36,3 +38,22 @@ def test_a_package_that_is_there_and_broken_says_what_breaks_it(tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="nosuchpackage"):
         require("brokenpackage", "ui")
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("satchel.detect", "Answer", "Detection"),
+        ("satchel.detect", "Reply", "ModelReply"),
+        ("satchel.tools.packaged", "Answer", "ToolAnswer"),
+        ("satchel.integrations.pydantic_ai", "Skills", "SkillsCapability"),
+        ("satchel.integrations.claude_agent_sdk", "Skills", "SkillsOptions"),
+        ("satchel.integrations.google_adk", "Skills", "SkillsToolset"),
+        ("satchel.integrations.agent_framework", "Skills", "SkillsProvider"),
+        ("satchel.integrations.smolagents", "SkillsAgent", "SkillsToolCallingAgent"),
+    ],
+)
+def test_an_old_name_works_and_warns(module, old, new):
+    found = import_module(module)
+    with pytest.warns(DeprecationWarning, match=f"is `{new}` now"):
+        assert getattr(found, old) is getattr(found, new)

@@ -3,15 +3,19 @@
 Layers, from the top down:
 
     cli, ui       terminal and web UI
+    presentation  records that both of them show
     integrations  adapters for agent frameworks, and the MCP server
+    authoring     writes and checks skills
     agent         reference agent, built on pydantic-ai
     goals         plans whose steps survive a crash
     satchel       Satchel, one object that composes the layers below
     session       Session: one conversation and its permissions
-    tools         tools that a model calls
+    tools, store  tools that a model calls; changes of skills on disk
     library       finds skills                  (Library, Location)
     catalogue     renders the list for prompts  (Catalogue, Budget)
     detect        selects skills                (Detector, Match)
+    runners       runs programs in a sandbox
+    security      scans skills
     skill         parses skills                 (Skill, Problem)
     settings, envelope, trace, errors
 

@@ -1,13 +1,14 @@
-"""Imports of optional packages, with an error that names the extra to install."""
+"""Imports of optional packages, with an error that names the extra to install; renamed names."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from satchel.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
 
@@ -59,3 +60,27 @@ def available(module: str) -> ModuleType | None:
         return import_module(module)
     except ImportError:
         return None
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__` that serves old names, with a DeprecationWarning.
+
+    Args:
+        module: The module, `__name__`.
+        names: Old name -> new name.
+    """
+
+    def find(name: str) -> Any:
+        new = names.get(name)
+        if new is None:
+            raise AttributeError(f"module `{module}` has no attribute `{name}`")
+        import warnings
+
+        warnings.warn(
+            f"`{name}` of `{module}` is `{new}` now; the old name goes with version 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module(module), new)
+
+    return find

@@ -14,12 +14,12 @@ from satchel.i18n import Message, listed, render, say
 from satchel.library import (
     Filter,
     Library,
-    LocationCache,
+    ScanCache,
     TrustStore,
     WalkLimits,
     default_locations,
 )
-from satchel.library.fingerprint import ScanCache
+from satchel.library.fingerprint import VerdictCache
 from satchel.library.locations import user_folder
 from satchel.library.snapshot import find_broken
 from satchel.settings import SERVER, similar_setting
@@ -58,8 +58,8 @@ def library_for(settings: Settings) -> Library:
         trust=TrustStore(
             os.path.join(state, "trust.json") if state else None, locked=settings.trust == "locked"
         ),
-        scans=ScanCache(cache, _allowlist(settings)),
-        index=LocationCache(cache) if settings.use_index and cache else None,
+        scans=VerdictCache(cache, _allowlist(settings)),
+        index=ScanCache(cache) if settings.use_index and cache else None,
         trace=trace,
         problems=[*setting_problems(settings), *wrong],
     )

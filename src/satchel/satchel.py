@@ -202,8 +202,9 @@ class Satchel:
         """Start a conversation: its prompt, its tools with their permissions, its loaded skills.
 
         Args:
-            approve: A function, also an asynchronous one, that takes an `Ask` and returns True to
-                allow the call. True allows all; None refuses tools that write or use the network.
+            approve: A function, also an asynchronous one, that takes an `ApprovalRequest` and
+                returns True to allow the call. True allows all; None refuses tools that write or
+                use the network.
             ask: Patterns of further tools that need approval (`Bash(*)`, `shop_*`).
             changes: How a changed library is announced; the setting `changes` when None.
             include: Only skills that match one of these patterns.

@@ -461,3 +461,43 @@ def test_many_steps_at_once_do_not_disturb_each_other(start, place):
     for n, (careful, other) in enumerate(zip(found[8::2], found[9::2], strict=True)):
         assert "forbids" in careful
         assert f'"city": "{n}"' in other.replace('\\"', '"')
+
+
+def test_a_step_has_no_more_time_than_its_limit(start):
+    runner, _ = start([Reply("late", delay=3)], limits=Limits(seconds=0.3))
+    failed = failure(runner)
+    assert (failed.code, failed.retryable) == ("TIMEOUT", True)
+
+
+def test_the_host_s_tools_are_held_to_the_same_rules(start, place):
+    make_skill(place, "careful", "Takes care.", disallowed_tools="shout")
+    called = []
+
+    def shout(word: str) -> str:
+        """Say it loudly."""
+        called.append(word)
+        return word.upper()
+
+    def script(request):
+        if not request.results:
+            return Reply(calls=[("shout", {"word": "hi"})])
+        return request.results[0].text
+
+    runner, _ = start(script, tools=[shout])
+    assert do(runner, "skill", skill="cataloging-apis").output == "HI"
+    assert "forbids" in do(runner, "skill", skill="careful").output
+    assert called == ["hi"]
+
+
+def test_what_the_skill_allows_needs_no_person_and_only_there(start, place):
+    make_tool_skill(place, "weather", more=NETWORK)
+    make_skill(place, "bold", "Is bold.", allowed_tools="weather_run")
+
+    def script(request):
+        if not request.results:
+            return Reply(calls=[("weather_run", {})])
+        return request.results[0].text
+
+    runner, _ = start(script)
+    assert "needs a person's approval" in do(runner, "skill", skill="cataloging-apis").output
+    assert "approval" not in do(runner, "skill", skill="bold").output

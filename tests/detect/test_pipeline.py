@@ -293,7 +293,7 @@ def test_a_base_detector_may_answer_for_itself(make):
     assert mine.which("x").notes == ("a note",)
     assert mine.place("pdf-forms", "x") == RankExplanation(1, 5, None, {"name": 1.0}, [], ("x",))
     assert mine.prepare() is None
-    with pytest.raises(InvalidInput, match="from `look`, not an `Detection`"):
+    with pytest.raises(InvalidInput, match="from `look`, not a `Detection`"):
         make(detector=Wrong()).which("x")
 
 

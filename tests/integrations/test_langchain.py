@@ -160,3 +160,20 @@ def test_streaming(satchel):
     with loopback([LOAD, "Read it."]) as server:
         assert asyncio.run(stream()) == "Read it."
     assert all(request.stream for request in server.requests)
+
+
+def test_the_middleware_of_langchain_for_approvals_sees_the_tools(satchel):
+    from langchain.agents.middleware import HumanInTheLoopMiddleware
+    from langgraph.types import Command
+
+    with loopback([LOAD, "Yes."]) as server:
+        agent = agent_of(
+            SkillsMiddleware(satchel),
+            HumanInTheLoopMiddleware(interrupt_on={"Skill": True}),
+            checkpointer=InMemorySaver(),
+        )
+        thread = {"configurable": {"thread_id": "1"}}
+        stopped = agent.invoke({"messages": [("user", "Review")]}, thread)
+        assert stopped["__interrupt__"]
+        agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread)
+    assert "<skill-loaded" in server.requests[1].results[0].text

@@ -14,11 +14,11 @@ from satchel.integrations.pydantic_ai import SkillsCapability
 
 TYPOS = """\
 from satchel import Satchel
-from satchel.integrations.pydantic_ai import Skills
+from satchel.integrations.pydantic_ai import SkillsCapability
 
 satchel = Satchel.for_project(".")
-Skills(satchel, approve=True, ask=["Bash"])
-Skills(satchel, aprove=True)
+SkillsCapability(satchel, approve=True, ask=["Bash"])
+SkillsCapability(satchel, aprove=True)
 satchel.session().definitions("antropic")
 satchel.session().definitions("anthropic")
 """

@@ -213,13 +213,13 @@ def test_one_bad_skill_hides_no_other(tmp_path):
 @pytest.mark.req("A14")
 @pytest.mark.parametrize("indexed", [False, True])
 def test_refresh_sees_every_kind_of_change_and_reads_only_that(tmp_path, indexed):
-    from satchel.library import LocationCache
+    from satchel.library import ScanCache
 
     root = tmp_path / "skills"
     for number in range(40):
         make_skill(root, f"skill-{number:02d}")
     time.sleep(0.06)  # stamps of just written files are not trusted
-    index = LocationCache(str(tmp_path / "cache")) if indexed else None
+    index = ScanCache(str(tmp_path / "cache")) if indexed else None
     library = Library([str(root)], index=index)
     assert len(library.snapshot()) == 40
     if indexed:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from satchel import Library
-from satchel.library import LocationCache
+from satchel.library import ScanCache
 from satchel.testing import make_skill
 
 
@@ -36,18 +36,18 @@ def same(first, second) -> bool:
 
 def test_a_second_start_is_equal_and_reads_nothing(root, tmp_path):
     cold = Library([str(root)])
-    Library([str(root)], index=LocationCache(str(tmp_path / "cache"))).snapshot()
-    warm = Library([str(root)], index=LocationCache(str(tmp_path / "cache")))
+    Library([str(root)], index=ScanCache(str(tmp_path / "cache"))).snapshot()
+    warm = Library([str(root)], index=ScanCache(str(tmp_path / "cache")))
     assert same(cold, warm)
     assert warm.files_read == 0
 
 
 def test_changes_between_processes_are_seen(root, tmp_path):
-    Library([str(root)], index=LocationCache(str(tmp_path / "cache"))).snapshot()
+    Library([str(root)], index=ScanCache(str(tmp_path / "cache"))).snapshot()
     make_skill(root, "skill-01", "Edited meanwhile.")
     make_skill(root, "new-one")
     os.rename(root / "skill-02", root / "skill-xx")
-    warm = Library([str(root)], index=LocationCache(str(tmp_path / "cache")))
+    warm = Library([str(root)], index=ScanCache(str(tmp_path / "cache")))
     assert same_skills(Library([str(root)]), warm)
     assert warm.get_skill("skill-01").description == "Edited meanwhile."
     assert warm.files_read <= 4
@@ -56,17 +56,16 @@ def test_changes_between_processes_are_seen(root, tmp_path):
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text", "random"])
 def test_a_damaged_index_is_said_and_rebuilt(root, tmp_path, damage):
     cache = str(tmp_path / "cache")
-    Library([str(root)], index=LocationCache(cache)).snapshot()
+    Library([str(root)], index=ScanCache(cache)).snapshot()
     (file,) = (tmp_path / "cache/index").iterdir()
     data = bytearray(file.read_bytes())
     if damage == "flip":
         data[len(data) // 2] ^= 1
     damaged = {"cut": data[:200], "empty": b"", "text": b"hello", "random": os.urandom(500)}
     file.write_bytes(bytes(damaged.get(damage, data)))
-    library = Library([str(root)], index=LocationCache(cache))
+    library = Library([str(root)], index=ScanCache(cache))
     assert same_skills(library, Library([str(root)]))
     assert "index-damaged" in {problem.code for problem in library.snapshot().problems}
     assert "index-damaged" not in {
-        problem.code
-        for problem in Library([str(root)], index=LocationCache(cache)).snapshot().problems
+        problem.code for problem in Library([str(root)], index=ScanCache(cache)).snapshot().problems
     }

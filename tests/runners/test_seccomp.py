@@ -154,3 +154,8 @@ def test_numbers_are_the_kernels(which, header):
     theirs = {name: int(number) for name, number in found}
     ours = {name: pair[which] for name, pair in _NUMBERS.items()}
     assert {n: v for n, v in ours.items() if theirs.get(n, v) != v} == {}
+
+
+def test_nobody_wrote_down_another_machine():
+    with pytest.raises(LookupError):
+        build_filter("sparc64")

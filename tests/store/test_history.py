@@ -15,7 +15,7 @@ from chaos import works
 from satchel.errors import NotFound, Refused
 from satchel.library.lockfile import read_lock
 from satchel.store.history import history, undo
-from satchel.store.retention import MAX_UNDO_COUNT
+from satchel.store.history_log import MAX_UNDO_COUNT
 from satchel.store.transaction import PendingChange, commit
 from sizes import sized
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from satchel.ui import imports, middleware
+from satchel.ui import middleware, uploads
 from ui_dom import EVIL, check
 
 SKILL = b"---\nname: greet\ndescription: Says hello. Use for greetings.\n---\nSay hello.\n"
@@ -105,7 +105,7 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
     files = {
         "greet/SKILL.md": SKILL,
         "greet/scripts/run.sh": b"#!/bin/sh\necho hi\n",
-        "greet/large.txt": b"x" * (imports.SPOOL_BYTES + 1),
+        "greet/large.txt": b"x" * (uploads.SPOOL_BYTES + 1),
         "greet/.DS_Store": b"x",
         "greet/.git/config": b"x",
     }
@@ -117,7 +117,7 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
     here = project / ".agents/skills/greet"
     assert sorted(os.listdir(here)) == ["SKILL.md", "large.txt", "scripts"]
     assert (here / "scripts/run.sh").stat().st_mode & stat.S_IXUSR
-    assert (here / "large.txt").stat().st_size == imports.SPOOL_BYTES + 1
+    assert (here / "large.txt").stat().st_size == uploads.SPOOL_BYTES + 1
 
 
 ARCHIVES = {

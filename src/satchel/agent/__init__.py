@@ -50,16 +50,16 @@ __all__ = [
 ]
 
 
-_WHERE = {"Agent": "agent", "AgentPlanner": "planner", "AgentSteps": "goal_steps"}
+_HOMES = {"Agent": "agent", "AgentPlanner": "planner", "AgentSteps": "goal_steps"}
 """Names that need pydantic-ai, imported on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     from satchel._optional import require
 
     require("pydantic_ai", "agent")
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

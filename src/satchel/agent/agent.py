@@ -31,7 +31,7 @@ from pydantic_ai.messages import (
 )
 
 from satchel.agent.events import Limits, TextDelta, Turn, TurnDone, TurnResult
-from satchel.agent.history import (
+from satchel.agent.history_trimmer import (
     CHOSEN,
     drop_old_turns,
     notices_in,

@@ -18,7 +18,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic_ai import Agent as Loop
-from pydantic_ai import RunContext  # noqa: TC002 - pydantic-ai reads the signature of `insist`
+from pydantic_ai import RunContext  # noqa: TC002 - pydantic-ai reads the signature of `require_valid`
 from pydantic_ai.exceptions import (
     AgentRunError,
     ContentFilterError,

@@ -21,7 +21,7 @@ from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionTools
 from pydantic_ai.usage import UsageLimits
 
 from satchel.agent.events import SkillLoaded, Turn
-from satchel.agent.history import FORKED, HistoryTrimmer, notices_in, sync_session
+from satchel.agent.history_trimmer import FORKED, HistoryTrimmer, notices_in, sync_session
 from satchel.agent.toolset import (
     HostPriorityToolset,
     MeteredToolset,

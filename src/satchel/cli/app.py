@@ -148,7 +148,7 @@ cli.modules = {
     "check": "commands.check:check",
     "try": "commands.test:try_",
     "test": "commands.test:test",
-    "overlap": "commands.test_triggers:overlap",
+    "overlap": "commands.triggers:overlap",
     "validate": "commands.check:validate",
     "verify": "commands.verify:verify",
     "lock": "commands.verify:lock",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from satchel._optional import renamed
 from satchel.detect.base import (
     BaseDetector,
     Detection,
@@ -50,10 +51,21 @@ __all__ = [
 ]
 
 
+_old_name = renamed(
+    __name__,
+    {
+        "Answer": "Detection",
+        "Note": "DetectorNote",
+        "Place": "RankExplanation",
+        "Reply": "ModelReply",
+    },
+)
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module `satchel.detect` has no attribute `{name}`")
+        return _old_name(name)
     from importlib import import_module
 
     value = getattr(import_module(f"satchel.detect.{home}"), name)

@@ -220,7 +220,7 @@ class Detection(NamedTuple):
             parts.append(f"runners_up={[match.name for match in self.runners_up]!r}")
         if self.notes:
             parts.append(f"notes={self.notes!r}")
-        return f"Answer({self.names!r}, {', '.join(parts)}, detector={self.detector!r})"
+        return f"Detection({self.names!r}, {', '.join(parts)}, detector={self.detector!r})"
 
     @property
     def fits(self) -> bool:
@@ -241,10 +241,6 @@ class Detection(NamedTuple):
     def near_copies(self) -> tuple[tuple[str, str], ...]:
         """`collapsed` under the key name of `--json`."""
         return self.collapsed
-
-
-Answer = Detection
-"""The name up to version 0.2; it goes with 0.3."""
 
 
 class RankExplanation(NamedTuple):
@@ -430,7 +426,7 @@ def checked_answer(detector: object, answer: Any) -> Detection:
         InvalidInput: it is something else; the message names the detector.
     """
     if not isinstance(answer, Detection):
-        raise _wrong(detector, f"returned {_kind(answer)} from `look`, not an `Detection`")
+        raise _wrong(detector, f"returned {_kind(answer)} from `look`, not a `Detection`")
     checked_matches(detector, answer.matches)
     checked_matches(detector, answer.runners_up)
     return answer

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._optional import require
+from satchel._optional import renamed, require
 from satchel.integrations.base import (
     SKILL,
     acall,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
 
     from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
-    from satchel.integrations.base import Skills as Given
+    from satchel.integrations.base import SkillsSource as Given
     from satchel.session.session import Session
 
 __all__ = ["SkillsProvider", "skill_tools"]
@@ -181,5 +181,4 @@ def _results(messages: Sequence[Message]) -> Iterator[str]:
             yield str(content.result)
 
 
-Skills = SkillsProvider
-"""The name up to version 0.2; removed in 0.3."""
+__getattr__ = renamed(__name__, {"Skills": "SkillsProvider"})

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from satchel.session.permissions import Approve
     from satchel.session.session import Session
 
-    Skills = Session | Satchel | str | os.PathLike[str] | None
+    SkillsSource = Session | Satchel | str | os.PathLike[str] | None
     """A session of one conversation, or the skills that sessions are created from."""
 
 MAX_CONVERSATIONS = 1_000
@@ -176,7 +176,7 @@ class Sessions:
 
 
 def sessions_of(
-    skills: Skills | Sessions = None,
+    skills: SkillsSource | Sessions = None,
     *,
     approve: Approve = None,
     ask: Sequence[str] = (),

@@ -17,7 +17,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._optional import require
+from satchel._optional import renamed, require
 from satchel.errors import InvalidInput
 from satchel.integrations.base import (
     MAX_CONVERSATIONS,
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from claude_agent_sdk import AgentDefinition, ClaudeSDKClient
 
     from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
-    from satchel.integrations.base import Skills as Given
+    from satchel.integrations.base import SkillsSource as Given
     from satchel.session.session import Session
 
-__all__ = ["Skills", "SkillsOptions"]
+__all__ = ["SkillsOptions"]
 
 MAX_RESULT_CHARS = 500_000
 """Requested result size; Claude Code shows only a preview beyond its own limit."""
@@ -232,5 +232,4 @@ def _result(text: str, *, failed: bool) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
 
 
-Skills = SkillsOptions
-"""The name up to version 0.2; removed in 0.3."""
+__getattr__ = renamed(__name__, {"Skills": "SkillsOptions"})

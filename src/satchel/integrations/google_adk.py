@@ -14,7 +14,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from satchel._optional import require
+from satchel._optional import renamed, require
 from satchel.integrations.base import (
     SKILL,
     acall,
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
         Sessions,
         ToolSpec,
     )
-    from satchel.integrations.base import Skills as Given
+    from satchel.integrations.base import SkillsSource as Given
     from satchel.session.session import Session
 
-__all__ = ["Skills", "SkillsPlugin", "SkillsToolset"]
+__all__ = ["SkillsPlugin", "SkillsToolset"]
 
 _caller: ContextVar[Session | None] = ContextVar("satchel_adk_caller", default=None)
 """The session that called the running tool: an agent that the tool starts is its child."""
@@ -186,5 +186,4 @@ def _results(contents: Iterable[types.Content]) -> Iterator[str]:
                 yield str(found.response.get("result", ""))
 
 
-Skills = SkillsToolset
-"""The name up to version 0.2; removed in 0.3."""
+__getattr__ = renamed(__name__, {"Skills": "SkillsToolset"})

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         ChildOptions,
         SessionOptions,
         Sessions,
-        Skills,
+        SkillsSource,
     )
     from satchel.session.session import Session
 
@@ -79,7 +79,9 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     state_schema = SkillsState
 
-    def __init__(self, skills: Skills | Sessions = None, **options: Unpack[SessionOptions]) -> None:
+    def __init__(
+        self, skills: SkillsSource | Sessions = None, **options: Unpack[SessionOptions]
+    ) -> None:
         """Create the middleware; the arguments are those of `base.sessions_of`."""
         super().__init__()
         self.sessions = sessions_of(skills, **options)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from agents import RunContextWrapper, Tool, ToolInputGuardrailData
     from agents.tool_context import ToolContext
 
-    from satchel.integrations.base import Skills, ToolSpec
+    from satchel.integrations.base import SkillsSource, ToolSpec
     from satchel.session.session import Session
 
 __all__ = ["SkillsAgent", "skill_tools"]
@@ -50,7 +50,7 @@ __all__ = ["SkillsAgent", "skill_tools"]
 class SkillsAgent(Agent[Any]):
     """An agent with skills: the catalogue in its system prompt, and the current tools."""
 
-    skills: Skills = field(default=None, kw_only=True)
+    skills: SkillsSource = field(default=None, kw_only=True)
     """The session of the conversation, or a `Satchel` or a folder to create one."""
     _run: object = field(default=None, init=False, repr=False, compare=False)
     """The run whose history was checked last."""

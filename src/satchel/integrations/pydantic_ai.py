@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from satchel._optional import require
+from satchel._optional import renamed, require
 from satchel.integrations.base import (
     SKILL,
     acall,
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from pydantic_ai.run import AgentRunResult
 
     from satchel.integrations.base import ChildOptions, SessionOptions, Sessions
-    from satchel.integrations.base import Skills as Given
+    from satchel.integrations.base import SkillsSource as Given
     from satchel.session.session import Session
 
-__all__ = ["SkillToolset", "Skills", "SkillsCapability"]
+__all__ = ["SkillToolset", "SkillsCapability"]
 
 _ANYTHING = SchemaValidator(core_schema.any_schema())
 """Satchel validates arguments itself, with its own messages."""
@@ -222,5 +222,4 @@ def _prompt_texts(part: UserPromptPart) -> list[str]:
     return [given] if isinstance(given, str) else [one for one in given if isinstance(one, str)]
 
 
-Skills = SkillsCapability
-"""The name up to version 0.2; removed in 0.3."""
+__getattr__ = renamed(__name__, {"Skills": "SkillsCapability"})

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel._optional import require
+from satchel._optional import renamed, require
 from satchel.integrations.base import (
     SKILL,
     call,
@@ -38,7 +38,7 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from satchel.integrations.base import Sessions, Skills, ToolSpec
+    from satchel.integrations.base import Sessions, SkillsSource, ToolSpec
     from satchel.session.session import Session
 
 __all__ = ["SkillsCodeAgent", "SkillsToolCallingAgent", "skill_tools"]
@@ -82,7 +82,11 @@ class _SkillsAgentBase(MultiStepAgent):
     managed_agents: dict[str, Any]
 
     def __init__(
-        self, *args: Any, skills: Skills | Sessions = None, instructions: str = "", **more: Any
+        self,
+        *args: Any,
+        skills: SkillsSource | Sessions = None,
+        instructions: str = "",
+        **more: Any,
     ) -> None:
         """Create an agent with skills.
 
@@ -179,5 +183,4 @@ def _input(schema: dict[str, Any], *, needed: bool) -> dict[str, Any]:
     return made if needed else {**made, "nullable": True}
 
 
-SkillsAgent = SkillsToolCallingAgent
-"""The name up to version 0.2; removed in 0.3."""
+__getattr__ = renamed(__name__, {"SkillsAgent": "SkillsToolCallingAgent"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from satchel.library.library import Library
 from satchel.library.locations import Location, default_locations
-from satchel.library.scan_cache import LocationCache
+from satchel.library.scan_cache import ScanCache
 from satchel.library.scanner import WalkLimits
 from satchel.library.snapshot import Filter, Snapshot
 from satchel.library.trust_store import TrustStore
@@ -19,7 +19,7 @@ __all__ = [
     "Filter",
     "Library",
     "Location",
-    "LocationCache",
+    "ScanCache",
     "Snapshot",
     "TrustStore",
     "WalkLimits",

@@ -110,7 +110,7 @@ class VerifiedFolder(NamedTuple):
 _MAX_CACHE_BYTES = 32 << 20
 
 
-class ScanCache:
+class VerdictCache:
     """Scans skills, and caches the digests of contents that were not blocked."""
 
     def __init__(self, folder: str = "", allow: str = "") -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import RACY_NS, open_beneath
 from satchel.errors import Blocked, Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.i18n import Message
-from satchel.library.fingerprint import ScanCache, VerifiedFolder, is_settled, list_stamps
+from satchel.library.fingerprint import VerdictCache, VerifiedFolder, is_settled, list_stamps
 from satchel.library.locations import local_folder
 from satchel.library.lockfile import pending_changes, read_lock
 from satchel.library.scanner import OWN_FOLDERS
@@ -98,7 +98,7 @@ class IntegrityChecker:
         trace: Trace,
         *,
         supplies: Mapping[str, ServedSkills] | None = None,
-        scans: ScanCache | None = None,
+        scans: VerdictCache | None = None,
     ) -> None:
         """Create a checker.
 
@@ -110,7 +110,7 @@ class IntegrityChecker:
             scans: Scans contents.
         """
         self._supplies = supplies or {}
-        self._scans = scans or ScanCache()
+        self._scans = scans or VerdictCache()
         self._places = {location.origin: location for location in locations}
         self._trust = trust
         self._trace = trace

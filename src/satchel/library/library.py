@@ -36,9 +36,9 @@ from satchel.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from satchel.library.fingerprint import ScanCache
+    from satchel.library.fingerprint import VerdictCache
     from satchel.library.integrity import IntegrityChecker
-    from satchel.library.scan_cache import LocationCache
+    from satchel.library.scan_cache import ScanCache
     from satchel.library.served_skills import ServedSkills
     from satchel.library.tool_scanner import ToolScanner, ToolSnapshot
     from satchel.library.trust_store import LocationTrust, TrustRecord
@@ -63,8 +63,8 @@ class Library:
         bounds: WalkLimits | None = None,
         wanted: Filter | None = None,
         trust: TrustStore | None = None,
-        scans: ScanCache | None = None,
-        index: LocationCache | None = None,
+        scans: VerdictCache | None = None,
+        index: ScanCache | None = None,
         trace: Trace | None = None,
         problems: Sequence[Problem] = (),
     ) -> None:
@@ -76,8 +76,8 @@ class Library:
             bounds: Limits of the search.
             wanted: Filter for the offered skills.
             trust: Decides about locations whose `trusted` is None; without it they are not offered.
-            scans: Scans a skill before its first use.
-            index: Caches scan results between processes.
+            scans: Scans skills for security risks before their first use, with stored verdicts.
+            index: The headers that earlier processes read.
             trace: Receives events.
             problems: Problems to add to every snapshot, such as refused settings.
         """

@@ -30,7 +30,7 @@ _MAGIC = b"satchel-index-3\n"
 _MAX_LOCKS = 64
 
 
-class LocationCache:
+class ScanCache:
     """The cached locations of a cache folder."""
 
     def __init__(self, folder: str) -> None:

@@ -1,7 +1,7 @@
 """Attempts to leave the sandbox, made by a program inside it. Standard library only.
 
 Started as `python -I -S _probes.py TARGETS`, where TARGETS is a JSON object of texts: paths, ports
-and numbers that `selfcheck.Stage` set up outside. Writes one line for each attempt: its name, a
+and numbers that `ProbeStage` set up outside. Writes one line for each attempt: its name, a
 tab, and `escaped` or what stopped it. An attempt that succeeds does no harm.
 """
 

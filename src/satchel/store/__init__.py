@@ -7,10 +7,13 @@
     tree_merge.py    three-way merges; installed skills compared with the lockfile
     trees.py         file trees and the digests that travel with them
 
-    workdir.py       scopes, the work folder and its owner, disk errors
+    workdir.py       scopes, the work folder and its owner
+    disk_errors.py   OSError -> refusal with a hint
     staging.py       staging folders
-    transaction.py   atomic changes and crash recovery
-    journal.py       the write-ahead journal and the history
+    transaction.py   atomic changes
+    journal.py       the write-ahead journal
+    recovery.py      crash recovery
+    history_log.py   the history on disk, and retention
     history.py       undo and redo
 
     sources/         sources of skills: folder, archive, git

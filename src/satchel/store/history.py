@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel.errors import Conflict, LockBroken, NotFound, Refused
 from satchel.i18n import say
-from satchel.store import journal
+from satchel.store import history_log
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.journal import SkillChange
 from satchel.store.recovery import Repair, apply_rows, locked_scope, recover_locked
@@ -80,8 +80,8 @@ def history(scope: Scope) -> list[HistoryEntry]:
         if not is_ours(scope):
             return []
         check_scope(scope)
-        past = journal.read_history(scope)
-    undoable = journal.replay(past.records)
+        past = history_log.read_history(scope)
+    undoable = history_log.replay(past.records)
     entries = [_history_entry(record, undoable) for record in past.records]
     for numbers, reason in (
         (past.damaged, say("it cannot be read")),
@@ -91,7 +91,7 @@ def history(scope: Scope) -> list[HistoryEntry]:
     return sorted(entries, key=lambda entry: -entry.number)
 
 
-def _history_entry(record: TransactionRecord, undoable: journal.UndoState) -> HistoryEntry:
+def _history_entry(record: TransactionRecord, undoable: history_log.UndoState) -> HistoryEntry:
     state: State = "past"
     if record.number in undoable.done:
         state = "done"
@@ -174,7 +174,7 @@ def last_locked(scope: Scope) -> Lock:
         if not is_ours(scope):
             return {}
         check_scope(scope)
-        records = journal.read_history(scope).records
+        records = history_log.read_history(scope).records
     lock: Lock = {}
     for record in records:
         with suppress(LockBroken):
@@ -186,8 +186,8 @@ def _next_record(
     scope: Scope, *, redo: bool
 ) -> tuple[dict[int, TransactionRecord], TransactionRecord]:
     """The history by number, and the next record to undo or redo."""
-    past = journal.read_history(scope)
-    state = journal.replay(past.records)
+    past = history_log.read_history(scope)
+    state = history_log.replay(past.records)
     stack = state.undone if redo else state.done
     if not stack:
         raise NotFound(

@@ -1,12 +1,9 @@
-"""The write-ahead journal of a transaction, and the history of completed ones.
+"""The write-ahead journal of a transaction.
 
 `journal.json` exists only during a transaction. It holds everything needed to finish it: which
 folders take which places, and the lockfile entries before and after. A completed transaction
 renames the file into the history, so that one step both ends and records it. The file is signed
 (`library/ownership.py`); one signed elsewhere is ignored.
-
-The history only grows at its end: an undo is a transaction too. Replaying it from the start gives
-two stacks, one for undo and one for redo.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from satchel.library.ownership import (
 from satchel.skill.file_tree import VERSION_CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from satchel.library.lockfile import Lock
     from satchel.store.workdir import Scope
@@ -256,87 +253,3 @@ def read_journal(scope: Scope) -> TransactionRecord | None:
 def write_journal(scope: Scope, record: TransactionRecord) -> None:
     """Write the journal durably. From here on a crash is rolled forward."""
     write_atomic(scope.part(JOURNAL_FILE), render_record(record, scope))
-
-
-_NUMBER_NAME = re.compile(r"[1-9][0-9]{0,8}")
-_MAX_OWN_NUMBER = 10**8
-
-
-class UndoState(NamedTuple):
-    """Numbers of the transactions that can be undone and redone; the next one last."""
-
-    done: list[int]
-    undone: list[int]
-
-
-def numbers(scope: Scope) -> list[int]:
-    """The numbers of all history folders, in order."""
-    try:
-        names = os.listdir(scope.part("history"))
-    except FileNotFoundError:
-        return []
-    return sorted(int(name) for name in names if _NUMBER_NAME.fullmatch(name))
-
-
-def next_number(scope: Scope) -> int:
-    """A free number above all that Satchel assigned.
-
-    Numbers from `_MAX_OWN_NUMBER` up do not count: a folder that came with a project may have one.
-    """
-    taken = set(numbers(scope))
-    number = max((one for one in taken if one < _MAX_OWN_NUMBER), default=0) + 1
-    while number in taken:
-        number += 1
-    return number
-
-
-class HistoryState(NamedTuple):
-    """The content of the history."""
-
-    records: list[TransactionRecord]
-    """In order."""
-    damaged: list[int]
-    """Numbers of entries that cannot be parsed."""
-    foreign: list[int]
-    """Numbers of entries that are not signed with this user's key."""
-
-
-def read_history(scope: Scope) -> HistoryState:
-    """Read all transactions of the history.
-
-    Raises:
-        OSError: one cannot be read.
-    """
-    past = HistoryState([], [], [])
-    for number in numbers(scope):
-        path = scope.part("history", str(number), ENTRY_FILE)
-        plain = is_free_of_links(scope, path)
-        try:
-            record = read_record(path, scope) if plain else None
-        except ForeignRecord:
-            past.foreign.append(number)
-        except ValueError:
-            past.damaged.append(number)
-        else:
-            if record is not None and record.number == number:
-                past.records.append(record)
-            elif record is not None or not plain:
-                past.damaged.append(number)
-    return past
-
-
-def replay(past: Sequence[TransactionRecord]) -> UndoState:
-    """What can be undone and redone after these transactions."""
-    done: list[int] = []
-    undone: list[int] = []
-    for record in past:
-        if record.kind == "undo":
-            done = [number for number in done if number != record.of]
-            undone.append(record.number)
-        elif record.kind == "redo":
-            undone = [number for number in undone if number != record.of]
-            done.append(record.number)
-        else:
-            done.append(record.number)
-            undone.clear()
-    return UndoState(done, undone)

@@ -25,10 +25,8 @@ from satchel.store.disk_errors import (
     path_of_error,
     reason_of,
 )
-from satchel.store.journal import (
-    JOURNAL_FILE,
-    numbers,
-)
+from satchel.store.history_log import numbers
+from satchel.store.journal import JOURNAL_FILE
 from satchel.store.staging import remove_stale_stages, remove_tree
 from satchel.store.trees import digest_at
 from satchel.store.workdir import LOCK_TIMEOUT_S, is_ours, prepare_scope

@@ -31,16 +31,15 @@ from satchel.store.disk_errors import (
     reason_of,
     to_refusal,
 )
+from satchel.store.history_log import next_number, prune
 from satchel.store.journal import (
     ENTRY_FILE,
     JOURNAL_FILE,
     TransactionRecord,
-    next_number,
     refuse_repository,
     relative_to_work,
 )
 from satchel.store.recovery import Repair, locked_scope, recover_locked, sync_places, write_lockfile
-from satchel.store.retention import prune
 from satchel.store.trees import PathState, has_changed
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
+from satchel._optional import renamed
 from satchel.i18n import listed, say
 from satchel.settings import is_enabled
 from satchel.tools.base import Tool
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ALWAYS",
     "GROUP",
-    "Answer",
     "Choice",
     "Failure",
     "Job",
@@ -93,10 +93,6 @@ class ToolAnswer(NamedTuple):
     stats: dict[str, Any] = {}  # noqa: RUF012 - never changed
     path: str = ""
     """The file of the call, relative to the project."""
-
-
-Answer = ToolAnswer
-"""The name up to version 0.2; it goes with 0.3."""
 
 
 class PackagedTool(NamedTuple):
@@ -546,3 +542,6 @@ def _has_type(kind: str, value: Any) -> bool:
     if kind == "number":
         return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     return isinstance(value, {"string": str, "integer": int, "array": list | tuple}[kind])
+
+
+__getattr__ = renamed(__name__, {"Answer": "ToolAnswer"})

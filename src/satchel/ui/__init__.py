@@ -1,11 +1,13 @@
 """The web UI: manage skills and watch goals in a browser.
 
     server.py        the ASGI application, the socket and the URL to open
-    state.py         AppState: objects shared by all routes, pending plans, flash messages
+    state.py         AppState: objects shared by all routes, pending plans
+    flash.py         messages shown once after a redirect
     auth.py          one-time links, a password, sessions in memory
     middleware.py    host, session and CSRF checks, body limits, response headers, language
     templating.py    templates -> responses
     errors.py        errors -> pages
+    uploads.py       archives and folders sent by a browser
     imports.py       uploads and repositories that wait for a decision
     goal_service.py  the engine of the goals, and the processes that continue them
     events.py        server-sent events for open pages

@@ -11,30 +11,20 @@ can be changed without another upload.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-import shutil
 import threading
 import time
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
-
-import anyio
-from anyio.to_thread import run_sync
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import ClientDisconnect
 
 from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import listed, say
 from satchel.library.lockfile import LockedSource
-from satchel.store.archive.rules import TreeNames, check_path, ignored_part, shown
+from satchel.store.archive.rules import shown
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.planner import select_skills, with_ids
 from satchel.store.sources import find_skills, source_of
@@ -44,161 +34,13 @@ from satchel.store.sources.parse import ENDINGS, ArchiveSource, FolderSource
 from satchel.store.staging import remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-
-    from starlette.requests import Request
+    from collections.abc import Callable, Mapping, Sequence
 
     from satchel.store.plan import ChangePlan
     from satchel.store.planner import SelectedSkill
     from satchel.store.sources import Bundle, Source
     from satchel.store.store import Store
-
-# --- uploads ------------------------------------------------------------------------------
-# Starlette parses the form. `LimitedBody` counts the bytes while they arrive, and the parser keeps
-# at most `MAX_FILES * SPOOL_BYTES` of them in memory.
-
-MAX_FILES = 500
-"""Each may hold a file descriptor. A larger folder is sent as a zip."""
-SPOOL_BYTES = 64 << 10
-MAX_FIELDS = 32
-MAX_FIELD_BYTES = 4_096
-Scope = Literal["project", "global"]
-
-
-class Upload(NamedTuple):
-    """An archive or a folder that was uploaded."""
-
-    scope: Scope
-    path: str
-    name: str
-    """The browser's name for it: a label, never a path."""
-    programs: tuple[str, ...] = ()
-    """Files of a folder that were made executable: browsers do not send modes."""
-    ignored: tuple[str, ...] = ()
-    """Parts of paths that are never part of a skill."""
-
-
-class _UploadParser(MultiPartParser):
-    """Starlette's parser with less memory; a form without its last boundary is refused."""
-
-    spool_max_size = SPOOL_BYTES
-    ended = False
-
-    def on_end(self) -> None:
-        self.ended = True
-
-    async def until_end(self, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        async for piece in pieces:
-            yield piece
-        if not self.ended:  # raised in the parser, so that it closes its files
-            raise MultiPartException("")
-
-
-@asynccontextmanager
-async def spool() -> AsyncGenerator[str]:
-    """An empty temporary folder that only this user may enter; removed here only on an error."""
-    folder = await run_sync(lambda: mkdtemp(prefix="satchel-upload-"))
-    try:
-        yield folder
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            await run_sync(remove_tree, folder)
-        raise
-
-
-async def receive_archive(request: Request, folder: str) -> Upload:
-    """Save the one file of a form.
-
-    Raises:
-        HTTPException: the form is too large, malformed, or ended too early.
-        SatchelError: there is no file or more than one, or the disk refuses it.
-    """
-    async with _parsed(request, 2) as (scope, files):
-        if not files:
-            raise InvalidInput(say("No file was chosen"), say("Choose a zip or a tar"))
-        if len(files) > 1:
-            raise InvalidInput(say("One archive at a time"), say("Send the others one by one"))
-        path = os.path.join(folder, "archive")
-        await run_sync(_save, files[0], path)
-        name = shown(re.split(r"[\\/]", files[0].filename or "")[-1])
-        return Upload(scope, path, name)
-
-
-async def receive_folder(request: Request, folder: str) -> Upload:
-    """Save the files of a form under their paths in the folder.
-
-    Raises:
-        HTTPException: as `receive_archive`.
-        SatchelError: there is no file, a path is unsafe, or the disk refuses it.
-    """
-    async with _parsed(request, MAX_FILES) as (scope, files):
-        if not files:
-            raise InvalidInput(say("No folder was chosen"), say("Choose a folder with a SKILL.md"))
-        return await run_sync(_save_all, files, os.path.join(folder, "files"), scope)
-
-
-@asynccontextmanager
-async def _parsed(
-    request: Request, max_files: int
-) -> AsyncGenerator[tuple[Scope, list[UploadFile]]]:
-    """The scope and the files of a form; an input without a file sends an empty file name."""
-    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise HTTPException(415, say("Send the files as a form (`multipart/form-data`)"))
-    parser = _UploadParser(
-        request.headers,
-        request.stream(),
-        max_files=max_files,
-        max_fields=MAX_FIELDS,
-        max_part_size=MAX_FIELD_BYTES,
-    )
-    parser.stream = parser.until_end(parser.stream)
-    try:
-        with disk_errors_as_refusal(say("The upload")):
-            form = await parser.parse()
-    except MultiPartException as exc:
-        raise HTTPException(400, exc.message) from exc
-    except ClientDisconnect as exc:
-        raise HTTPException(400, say("The upload ended too early")) from exc
-    sent = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
-    try:
-        scope: Scope = "global" if form.get("scope") == "global" else "project"
-        yield scope, [one for one in sent if one.filename]
-    finally:
-        await form.close()
-
-
-def _save(file: UploadFile, path: str) -> None:
-    with disk_errors_as_refusal(say("The upload")), open(path, "xb") as stream:
-        shutil.copyfileobj(file.file, stream)
-
-
-def _save_all(files: Sequence[UploadFile], root: str, scope: Scope) -> Upload:
-    """Save files under their paths; what begins with `#!` is made executable.
-
-    Raises:
-        Unsafe: a path is not plain on every system, or two files have one name on some system.
-    """
-    os.mkdir(root, 0o700)
-    names, ignored, programs = TreeNames(), dict[str, None](), list[str]()
-    for file in files:
-        name = file.filename or ""
-        check_path(name)
-        if part := ignored_part(name):
-            ignored[part] = None
-            continue
-        names.add(name)
-        path = os.path.join(root, *name.split("/"))
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        _save(file, path)
-        file.file.seek(0)
-        if file.file.read(2) == b"#!":
-            os.chmod(path, 0o700)
-            programs.append(name)
-    inside = os.listdir(root)
-    if len(inside) == 1 and os.path.isdir(picked := os.path.join(root, inside[0])):
-        # All paths begin with the name of the selected folder.
-        return Upload(scope, picked, shown(inside[0]), tuple(programs), tuple(ignored))
-    return Upload(scope, root, say("folder"), tuple(programs), tuple(ignored))
+    from satchel.ui.uploads import Upload
 
 
 # --- addresses ----------------------------------------------------------------------------

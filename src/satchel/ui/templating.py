@@ -1,7 +1,7 @@
 """Renders templates as responses. All output is escaped; `say` translates.
 
     return page(request, "skills/page.html", rows=rows)    a whole page
-    return part(request, "skills/rows.html", rows=rows)    a fragment for htmx
+    return part(request, "skills/list.html", rows=rows)    a fragment for htmx
 
 Every template has `say`, `listed`, `address`, `static(name)`, `pieces`, `language`, `session`,
 `path`, `csrf(address)`, the filter `printable`, and the macros of `parts/*.html` by import.

@@ -272,7 +272,7 @@ def test(
 
     hint = say("Run `{command} --help`", command="satchel test")
     if triggers:
-        from satchel.cli.commands.test_triggers import TriggerThresholds, run_trigger_tests
+        from satchel.cli.commands.triggers import TriggerThresholds, run_trigger_tests
 
         if names and everything:
             raise InvalidInput(say("Give names or `--all`, not both"), hint)

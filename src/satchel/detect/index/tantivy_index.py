@@ -116,7 +116,7 @@ class TantivyIndex:
     ) -> None:
         """Add, replace and remove rows atomically for searches.
 
-        A damaged index is removed first, so callers hold a lock of their own (`Upkeep`).
+        A damaged index is removed first, so callers hold a lock of their own (`IndexSync`).
 
         Raises:
             TimeoutError: another process is writing.

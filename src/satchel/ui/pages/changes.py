@@ -24,7 +24,8 @@ from satchel.presentation.skills import find_file, find_skill, key_of, show_scop
 from satchel.presentation.wording import undone_words
 from satchel.store.history import Undone
 from satchel.store.store import Receipt
-from satchel.ui.state import Flash, plan_expired
+from satchel.ui.flash import Flash
+from satchel.ui.state import plan_expired
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from satchel.presentation.changes import diff_of_texts, done_words
 from satchel.presentation.drafts import check_draft, encode_text, open_draft, read_file, remark_of
 from satchel.presentation.skills import find_file
 from satchel.ui.errors import failure_of
+from satchel.ui.flash import Flash
 from satchel.ui.middleware import MAX_EDIT_BYTES
 from satchel.ui.pages.changes import apply_all
-from satchel.ui.state import Flash
 from satchel.ui.templating import address, app_state, go_to, page, part
 
 if TYPE_CHECKING:

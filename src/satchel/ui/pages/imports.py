@@ -13,11 +13,12 @@ from satchel.i18n import say
 from satchel.presentation.changes import done_words
 from satchel.presentation.drafts import existing_ids, id_for, remark_of, show_new
 from satchel.presentation.skills import find_skill, key_of, scope_words, show_scopes
-from satchel.ui.imports import MAX_FILES, receive_archive, receive_folder, require_remote, spool
+from satchel.ui.flash import Flash
+from satchel.ui.imports import require_remote
 from satchel.ui.middleware import MAX_UPLOAD_BYTES
 from satchel.ui.pages.changes import apply_all
-from satchel.ui.state import Flash
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
+from satchel.ui.uploads import MAX_FILES, receive_archive, receive_folder, spool
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -25,8 +25,8 @@ from satchel.presentation.skills import (
 )
 from satchel.presentation.trust import can_revoke, show_folder
 from satchel.tools.framing import printable
+from satchel.ui.flash import Flash
 from satchel.ui.skill_html import render
-from satchel.ui.state import Flash
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 )
 
 from satchel import Satchel
-from satchel.agent.history import (
+from satchel.agent.history_trimmer import (
     CHOSEN,
     IMAGE_CHARS,
     HistoryTrimmer,
