@@ -120,8 +120,10 @@ class Match:
         return self._made()[1]
 
     def _made(self) -> Reasons:
-        if self._explain is not None:
-            self._reasons, self._explain = self._explain(), None
+        explain = self._explain
+        if explain is not None:  # several threads may read it: each gets the same
+            self._reasons = explain()
+            self._explain = None
         return self._reasons
 
     def replace(self, **changes: Any) -> Match:
