@@ -32,10 +32,10 @@ def run(job):
     if what == "exit":
         raise SystemExit(3)
     if what == "long":
-        return Answer("x" * 20_000, {{}})
+        return ToolAnswer("x" * 20_000, {{}})
     if what == "known":
         raise ToolFailed(BAD, what=what)
-    return Answer(f"did {{what}} {{job.arguments['times']}}", {{"what": what}})
+    return ToolAnswer(f"did {{what}} {{job.arguments['times']}}", {{"what": what}})
 
 BAD = Failure("bad", "INVALID_PARAM", Text("Cannot do that", "无法执行"), Text("{{what}}"),
               Text("Do something else", "请换一个"), Text("It is known"))
