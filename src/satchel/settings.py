@@ -6,17 +6,14 @@ input: its settings about trust are refused. An unknown key or wrong value in a 
 becomes a remark, except where that would offer more skills (`_STRICT`).
 """
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: NamedTuple would compile each annotation at import.
 import os
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, cast
 
 from satchel._fs import is_really_inside, read_small
 from satchel.errors import SettingsError
 from satchel.i18n import Message, listed, say
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TrustPolicy = Literal["all", "ask", "locked"]
 Form = Literal["xml", "markdown", "json", "paths"]

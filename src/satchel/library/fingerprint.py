@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import RACY_NS
 from satchel.errors import SkillBroken
-from satchel.skill.file_tree import LIMITS, VERSION_CONTROL
 
 if TYPE_CHECKING:
     from satchel.security.report import ScanReport
@@ -36,6 +35,8 @@ def list_stamps(root: str, only: frozenset[str] | None = None) -> Survey:
         SkillBroken: there are more files than a skill may have.
         OSError: it cannot be read.
     """
+    from satchel.skill.file_tree import LIMITS, VERSION_CONTROL  # `list` does without
+
     rows: Survey = []
     todo = [""]
     folders = 0

@@ -512,6 +512,12 @@ class Library:
         impostors: list[Skill] = []
         repeated = find_repeated(self._states, lambda at: self._states[at].heads)
         for at, state in enumerate(self._states):
+            for item in state.broken.values():
+                problems += item.problems
+            for notes in state.notes.values():
+                problems += notes
+            if not state.heads:
+                continue
             location = state.location
             origin = location.origin
             trust = self._location_trust(state)
@@ -542,10 +548,6 @@ class Library:
                     lost.append((head, origin, head.name))
                 else:
                     by_name[head.name] = _new(Skill, (head, origin, "active", ""))
-            for item in state.broken.values():
-                problems += item.problems
-            for notes in state.notes.values():
-                problems += notes
         hidden = [Skill(head, origin, state) for head, origin, state in rest]
         hidden += impostors
         for head, origin, name in lost:

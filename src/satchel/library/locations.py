@@ -1,4 +1,4 @@
-"""Locations of skills, their order, and the protocol of suppliers of served skills.
+"""Locations of skills and their order.
 
 The first location wins when two have the same name: the project's, then the user's, then Satchel's
 built-in skills. `default_locations` is the whole table; `docs/concepts/locations.md` shows it.
@@ -10,7 +10,7 @@ it is a link that leads out of the project, it is not followed.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_inside
 from satchel.errors import Refused
@@ -19,97 +19,11 @@ from satchel.settings import SERVER
 from satchel.skill.model import SkillOrigin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from satchel.library.supplier import Supplier
     from satchel.settings import Settings
     from satchel.skill.model import Skill, Source
-    from satchel.skill.problems import Problem
-
-SKILL_FILE = "SKILL.md"
-"""The main file of a served skill."""
-
-
-class ServedFile(NamedTuple):
-    """One file of a served skill, as listed."""
-
-    path: str
-    """Below the skill's folder, with `/`."""
-    uri: str
-    digest: str
-    """Hexadecimal SHA-256."""
-    size: int
-
-
-class ServedSkill(NamedTuple):
-    """One served skill, as listed."""
-
-    id: str
-    """Its folder below the location: one path component, so that skills are not nested."""
-    name: str
-    """Its own name, unless the list has several of that name."""
-    uri: str
-    """Address of its SKILL.md."""
-    frontmatter: dict[str, Any]
-    files: dict[str, ServedFile]
-    digest: str
-    """Digest over all digests, sizes, addresses and fields. Accepted risks refer to it."""
-
-
-class ServedListing(NamedTuple):
-    """The skills of a supplier; the same object while nothing changes."""
-
-    served: Mapping[str, ServedSkill]
-    """By id."""
-    problems: tuple[Problem, ...] = ()
-    """Refused entries, and whether the list is outdated."""
-
-
-class Supplier(Protocol):
-    """A source that lists skills and returns their files."""
-
-    @property
-    def label(self) -> str:
-        """The user's name for it, never its own."""
-        ...
-
-    def prepare(self) -> None:
-        """Request the list without waiting, so that suppliers are asked in parallel."""
-        ...
-
-    def listing(self) -> ServedListing:
-        """Return the current list. The first call may wait for a short time."""
-        ...
-
-    def fetch(self, served: ServedSkill, file: ServedFile) -> bytes:
-        """Return the bytes of a file; the caller verifies them.
-
-        Raises:
-            SatchelError: it cannot be fetched.
-        """
-        ...
-
-    def mark_stale(self) -> None:
-        """Request the list again: a file was not as listed."""
-        ...
-
-    def close(self) -> None:
-        """Close its connections."""
-        ...
-
-
-def served_digest(uri: str, frontmatter: Mapping[str, Any], files: Mapping[str, ServedFile]) -> str:
-    """The digest over everything that is listed for a skill."""
-    import json
-    from hashlib import sha256
-
-    from satchel.skill.file_tree import digest_of
-
-    rows = {path: f"sha256:{file.digest} {file.size} {file.uri}" for path, file in files.items()}
-    # Paths contain no NUL, so these two rows cannot collide with a file.
-    rows["\0uri"] = uri
-    text = json.dumps(frontmatter, sort_keys=True, default=str)
-    rows["\0frontmatter"] = sha256(text.encode()).hexdigest()
-    return digest_of(rows)
 
 
 def local_folder(skill: Skill) -> str:

@@ -296,8 +296,8 @@ def _open_root(path: str) -> int | None:
 
 
 def _escapes_project(state: LocationState) -> bool:
-    boundary = state.location.boundary
-    return bool(boundary) and not is_really_inside(state.location.path, boundary)
+    path, boundary = state.location.path, state.location.boundary
+    return bool(boundary) and os.path.exists(path) and not is_really_inside(path, boundary)
 
 
 def _refuse_all(state: LocationState) -> None:

@@ -16,15 +16,16 @@ from satchel._unicode import TO_LATIN
 from satchel.errors import Changed, NotFound, SatchelError
 from satchel.i18n import Message
 from satchel.library.fingerprint import VerifiedFolder
-from satchel.library.locations import SKILL_FILE
+from satchel.library.supplier import SKILL_FILE
 from satchel.skill.file_tree import TreeDigest
 from satchel.skill.reader import header_from_fields, parse_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from satchel.library.locations import Location, ServedFile, ServedListing, ServedSkill, Supplier
+    from satchel.library.locations import Location
     from satchel.library.scanner import LocationState
+    from satchel.library.supplier import ServedFile, ServedListing, ServedSkill, Supplier
     from satchel.skill.document import SkillDocument, SkillHeader
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem

@@ -51,9 +51,10 @@ _DESCRIPTION = (
 )
 _NAME = r"name: ([\"']?)([a-z][a-z0-9]*+(?>-[a-z0-9]++)*+)\1\n"
 _SIMPLE = rf"---\n(?>{_LINES}{_NAME}{_LINES}{_DESCRIPTION}{_LINES})---\n"
-_HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0]").search
-_WORD = re.compile(r"[^\W\d_][^\"']*").fullmatch
-_AFTER_LIST = re.compile(r"^(?!(?:  )?- )", re.MULTILINE).search
+# Not compiled here: a start from the scan cache needs none of them.
+_HIDDEN = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0]"
+_WORD = r"[^\W\d_][^\"']*"
+_AFTER_LIST = r"(?m)^(?!(?:  )?- )"
 _NOT_TEXT = frozenset(("true", "false", "yes", "no", "on", "off", "null"))
 _SECOND = (b"---", b"\n---", b"\n\n---")
 """Possible starts of a second frontmatter."""
@@ -114,7 +115,7 @@ def scan_header(
         or name in _NOT_TEXT
         or len(name) > _MAX_NAME_CHARS
         or not shown.isprintable()
-        or (not shown.isascii() and _HIDDEN(shown))
+        or (not shown.isascii() and re.search(_HIDDEN, shown))
     ):
         return None
     extra = None
@@ -149,7 +150,8 @@ def _tags(text: str) -> tuple[str, ...] | None:
             return None
         items = first[2:-1].split(",")
     else:
-        items = rest[: _AFTER_LIST(rest).start()].split("\n")[:-1]  # pyright: ignore[reportOptionalMemberAccess] - a `---` follows
+        items = rest[: re.search(_AFTER_LIST, rest).start()].split("\n")[:-1]  # pyright: ignore[reportOptionalMemberAccess] - a `---` follows
         items = [item.lstrip(" ")[2:] for item in items]
     words = tuple(item.strip() for item in items if item)
-    return words if all(_WORD(word) and word.lower() not in _NOT_TEXT for word in words) else None
+    plain = all(re.fullmatch(_WORD, word) and word.lower() not in _NOT_TEXT for word in words)
+    return words if plain else None

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from satchel.cli.console import STATES, Screen, count_skills, one_line, write_json
 from satchel.i18n import say
 from satchel.library.locations import OTHER_AGENTS
-from satchel.library.lockfile import interrupted_changes
-from satchel.library.ownership import key_path
 from satchel.library.snapshot import find_broken
 from satchel.skill.problems import PROBLEMS
 
@@ -35,8 +34,7 @@ def show_list(satchel: Satchel, *, everything: bool = False, as_json: bool = Fal
     only = [one.skill for one in tools.only()]
     offered = _in_order(snapshot.skills, [skill for skill in only if skill.state == "active"])
     hidden = [*snapshot.hidden, *(skill for skill in only if skill.state != "active")]
-    locks = [location.lock for location in satchel.library.locations]
-    unfinished = interrupted_changes(locks, key_path(satchel.settings.paths.state))
+    unfinished = _unfinished(satchel)
     problems = (*snapshot.problems, *tools.problems, *unfinished)
     skills = [*offered, *hidden] if everything else offered
     tool_skills = {
@@ -71,6 +69,16 @@ def show_list(satchel: Satchel, *, everything: bool = False, as_json: bool = Fal
         text = say("No skill matches `{name}` in `include`", name=one_line(pattern))
         screen.line(text, "yellow")
     return 0
+
+
+def _unfinished(satchel: Satchel) -> list[Problem]:
+    locks = [location.lock for location in satchel.library.locations if location.lock]
+    if not any(os.path.isdir(os.path.join(os.path.dirname(lock), ".satchel")) for lock in locks):
+        return []
+    from satchel.library.lockfile import interrupted_changes
+    from satchel.library.ownership import key_path
+
+    return interrupted_changes(locks, key_path(satchel.settings.paths.state))
 
 
 def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:

@@ -34,15 +34,15 @@ from satchel._optional import require
 from satchel._unicode import replace_unprintable
 from satchel.errors import SatchelError, ServerFailed
 from satchel.i18n import Message
-from satchel.library.locations import (
+from satchel.library.locations import Location
+from satchel.library.remote.config import DEPTH, ConnectionNotes, servers_of, without_secrets
+from satchel.library.supplier import (
     SKILL_FILE,
-    Location,
     ServedFile,
     ServedListing,
     ServedSkill,
     served_digest,
 )
-from satchel.library.remote.config import DEPTH, ConnectionNotes, servers_of, without_secrets
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
