@@ -10,11 +10,12 @@ Rows = list[list[str]]
 def prompt_cache(kept: dict[str, Any]) -> Rows:
     """Thirty turns: what a provider could serve from its cache."""
     rows = [
-        ["", "prefix kept", "from cache, Anthropic", "from cache, OpenAI", "at best",
-         "input tokens", "paid as"]
+        ["", "prefix kept", "Anthropic", "OpenAI", "at best", "input tokens", "paid as"]
     ]  # fmt: skip
     first, second = kept["agents"]["anthropic"], kept["agents"]["openai"]
     for name, row in first.items():
+        if "rebuild" in name:  # a setting of 0.1
+            continue
         shown = f"**{name}**" if name == "satchel" else name
         rows.append(
             [

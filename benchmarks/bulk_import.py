@@ -44,7 +44,7 @@ def _round(archive: Path, workdir: Path) -> tuple[dict[str, float], dict[str, An
         spent[TAR], done = _timed(["tar", "-xf", str(archive), "-C", str(folder / "unpacked")])
         if done.returncode:
             raise RuntimeError(done.stderr)
-        words = [*satchel, "import", str(archive), "--all", "--yes", "--json"]
+        words = [*satchel, "install", str(archive), "--all", "--yes", "--json"]
         spent[IMPORT], done = _timed(words, cwd=folder / "project", env=env)
         if done.returncode not in (0, 1):
             raise RuntimeError(done.stderr)

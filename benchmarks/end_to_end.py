@@ -181,7 +181,7 @@ def ours(project: Path, keys: Mapping[str, str], tasks: Sequence[Task], options:
 
     given: dict[str, Any] = {"trust": "all", "builtin": False, "trace": "memory"}
     if options.vectors:
-        given["vectors"] = options.vectors
+        given["embeddings"] = options.vectors
     satchel = Satchel.for_project(
         project, budget=options.budget - MAX_SHORTLIST_CHARS, refresh_on_call=False, **given
     )
@@ -338,7 +338,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=12_000, help="characters for every strategy")
     parser.add_argument("--seed", type=int, default=7, help="which others are installed")
     parser.add_argument("--fill", choices=["opening", "metadata"], default="opening")
-    parser.add_argument("--vectors", default="", help="the setting `vectors`")
+    parser.add_argument("--vectors", default="", help="the setting `embeddings`")
     parser.add_argument("--workdir", type=Path, help="keep skills and index here")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     options = parser.parse_args()

@@ -100,6 +100,7 @@ class Remembering:
         self.id = embedder.id
         self.dimensions = embedder.dimensions
         self.covers = embedder.covers
+        self.hurrying = embedder.hurrying
 
     def embed(self, texts: Sequence[str]) -> Any:
         """The vectors, made now where they are new."""

@@ -38,10 +38,12 @@ def _library(root: str, cache: str = "") -> Library:
 
 def _satchel(root: str, **settings: Any) -> Satchel:
     from satchel import Satchel
+    from satchel.project import library_for
+    from satchel.settings import load_settings
 
-    return Satchel.for_project(
-        os.environ["HOME"], locations=[root], builtin=False, use_index=False, **settings
-    )
+    chosen = load_settings(os.environ["HOME"], locations=[root], builtin=False, **settings)
+    chosen = chosen._replace(paths=chosen.paths._replace(cache=""))
+    return Satchel(library_for(chosen), chosen)
 
 
 def _cold(root: str) -> Any:

@@ -203,7 +203,6 @@ def _tools(
 AGENTS: dict[str, Make] = {
     "satchel": satchel_agent(),
     "satchel, shortlist = 0": satchel_agent(shortlist=0),
-    "satchel, changes = rebuild": satchel_agent(changes="rebuild"),
     "list in each request, one order": listing_agent(by_use=False, in_system=False),
     "the same, most used first": listing_agent(by_use=True, in_system=False),
     "the same, loaded skills in the system prompt": listing_agent(by_use=True, in_system=True),

@@ -10,8 +10,8 @@ DIR holds one folder per set, as `labelled.py` says. Every row of a table comes 
     words      Satchel without a model
     Satchel    Satchel with the model
 
-`--vectors` is a model as the setting `vectors` takes it; without it all-MiniLM-L6-v2 is fetched and
-converted (`minilm.py`). `none` leaves the model out.
+`--vectors` is a model as the setting `embeddings` takes it; without it all-MiniLM-L6-v2 is fetched
+and converted (`minilm.py`). `none` leaves the model out.
 
 *No skill fits* is asked twice: with the right skills taken out of the whole set, where near
 neighbours stay and many of them would do; and among 30 skills drawn by chance, as on a laptop.
@@ -34,7 +34,7 @@ from labelled import find_sets, load_set, small_library  # noqa: E402
 from measure import machine, table  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
-from satchel.detect.embeddings.registry import open_embedder  # noqa: E402
+from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.index.base import IndexRow  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402

@@ -26,7 +26,7 @@ import numpy  # noqa: E402, ICN001 - `np` is the untyped one
 from labelled import find_sets, load_set, small_library  # noqa: E402
 from minilm import Remembering, model_folder  # noqa: E402
 
-from satchel.detect.embeddings.registry import open_embedder  # noqa: E402
+from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.ranking import MEANING, WORDS, FitFeatures  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402

@@ -10,15 +10,10 @@ Rows = list[list[str]]
 WAYS = ("BM25", "model", "words", "Satchel")
 """The ways to rank, as `retrieval.py` names them; without a model two of them are missing."""
 VERDICTS = {True: "met", False: "**not met**", None: ""}
-MOST_NAMED, MOST_LOST = 0.10, 0.05
-"""What was asked of the verdict: wrongly named, and lost, at most."""
-MOST_TIMES = 1.5
-"""Times bare tantivy that a search may take."""
 _CONTENDERS = {
     "bare": "bare tantivy",
     "legs": "Satchel's index alone",
-    "ranking": "from the text to a ranking",
-    "detector": "from the text to ten explained matches",
+    "detector": "Satchel, with reasons",
     "memory": "plain Python",
 }
 
@@ -45,24 +40,19 @@ def retrieval(kept: dict[str, Any]) -> Rows:
 
 def no_skill(kept: dict[str, Any]) -> Rows:
     """What the verdict "no skill fits" does where it should, and what it costs where not."""
-    rows = [
-        [
-            "set",
-            "by",
-            "still named, the right one taken out",
-            "points lost",
-            "still named, among 30 drawn",
-            "points lost",
-            "",
-        ]
-    ]
+    ways = {"words": "words", "Satchel": "with model"}
+    rows = [["named / lost, %", *ways.values(), *(f"{name}, of 30" for name in ways.values())]]
     for row in kept["sets"]:
-        for way, got in row.get("no_skill", {}).items():
-            shares = [got[key] for key in ("named", "lost", "small_named", "small_lost")]
-            met = got["named"] <= MOST_NAMED and got["lost"] <= MOST_LOST
-            by = "words" if way == "words" else "words and model"
-            cells = [f"{100 * share:.1f} %" for share in shares]
-            rows.append([f"`{row['set']}`", by, *cells, VERDICTS[met]])
+        found = row.get("no_skill", {})
+        cells = [
+            f"{100 * found[way][before + 'named']:.0f} / {100 * found[way][before + 'lost']:.0f}"
+            if way in found
+            else ""
+            for before in ("", "small_")
+            for way in ways
+        ]
+        if found:
+            rows.append([f"`{row['set']}`", *cells])
     return rows
 
 
@@ -70,6 +60,8 @@ def end_to_end(kept: dict[str, Any]) -> Rows:
     """How many tasks have a right skill in what the model sees."""
     rows = [["what the model sees", "tasks served", "share", "95 %"]]
     for row in kept["rows"]:
+        if "random histories" in row["name"] or "evenly" in row["name"]:
+            continue
         low, high = row["interval"]
         hits = f"{row['hits']:.1f}".removesuffix(".0")
         if row["spread"]:
@@ -91,46 +83,6 @@ def retrieval_speed(kept: dict[str, Any]) -> Rows:
             if any(asked):
                 cells = [f"{_ms(one['p50'])} / {_ms(one['p99'])}" if one else "–" for one in asked]
                 rows.append([f"{kind} goal, {title}", *cells])
-    return rows
-
-
-def retrieval_ratios(kept: dict[str, Any]) -> Rows:
-    """The same against bare tantivy, which has the goal."""
-    sizes = sorted(map(int, kept["sizes"]))
-    head = ["× bare tantivy, p50 / p99", *(f"{size:,}" for size in sizes)]
-    rows = [[*head, f"goal ≤ {MOST_TIMES}"]]
-    for kind in ("short", "long"):
-        for name in ("legs", "ranking", "detector"):
-            found = [kept["sizes"][str(size)]["query ms"][kind][name] for size in sizes]
-            pairs = [(one["p50 / bare"], one["p99 / bare"]) for one in found]
-            met = max(max(pair) for pair in pairs) <= MOST_TIMES
-            cells = [f"{half:.2f} / {far:.2f}" for half, far in pairs]
-            rows.append([f"{kind} goal, {_CONTENDERS[name]}", *cells, VERDICTS[met]])
-    return rows
-
-
-def retrieval_upkeep(kept: dict[str, Any]) -> Rows:
-    """What building, one changed skill, disk and memory cost."""
-    sizes = sorted(map(int, kept["sizes"]))
-    rows = [["", *(f"{size:,}" for size in sizes)]]
-    parts = (
-        ("cutting all skills into terms, CPU", "build s", "cutting into terms", "cpu", "s"),
-        ("building the index, CPU", "build s", "index", "cpu", "s"),
-        ("bare tantivy building its own, CPU", "build s", "bare", "cpu", "s"),
-        ("one skill changed, until a search knows, CPU", "update ms", "detector", "cpu", "ms"),
-        ("one skill changed, the index alone, CPU", "update ms", "index", "cpu", "ms"),
-        ("the same in bare tantivy, CPU", "update ms", "bare", "cpu", "ms"),
-        ("on disk", "disk MB", "index", "", "MB"),
-        ("resident: its own", "memory MB", "index", "own", "MB"),
-        ("resident: mapped, the system may drop it", "memory MB", "index", "mapped", "MB"),
-    )
-    for title, part, name, key, unit in parts:
-        cells: list[str] = []
-        for size in sizes:
-            got = kept["sizes"][str(size)][part].get(name)
-            value = got if got is None or not key else got[key]
-            cells.append("–" if value is None else f"{_ms(value)} {unit}")
-        rows.append([title, *cells])
     return rows
 
 

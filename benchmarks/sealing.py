@@ -41,7 +41,7 @@ class Bench:
         from satchel.library import Library, Location, TrustStore
         from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
         from satchel.settings import load_settings
-        from satchel.skill.file_tree import FolderTree, seal
+        from satchel.skill.file_tree import FolderTree, hash_tree
 
         self.settings = load_settings(folder, env={"SATCHEL_HOME": folder}, trace="memory")
         self.libraries: dict[str, Library] = {}
@@ -52,7 +52,7 @@ class Bench:
             library = Library([Location(place, trusted=True)], trust=book)
             skill = library.list_skills(hidden=True)[0]
             if way == "locked":
-                found = seal(FolderTree(skill.base_dir))
+                found = hash_tree(FolderTree(skill.base_dir))
                 source = LockedSource("git", "https://example.org/skills", "main", "0" * 40)
                 row = LockEntry("one", "one", source, "MIT", found.digest, found.files)
                 with open(lock_path(place), "wb") as file:
@@ -74,7 +74,7 @@ class Bench:
         )
         if state == "text read":
             skill = library.refresh().skills[0]
-            library.seals.check(skill)
+            library.integrity.check(skill)
         return made
 
 
@@ -126,7 +126,7 @@ def _parts(library: Library) -> dict[str, float]:
     skill = library.refresh().skills[0]
     base = skill.base_dir
     calls: dict[str, Callable[[], Any]] = {
-        "check": lambda: library.seals.check(skill),
+        "check": lambda: library.integrity.check(skill),
         "pass over the folder": lambda: list_stamps(base),
         "listing": lambda: list_folder(base, "SKILL.md"),
     }

@@ -118,7 +118,7 @@ def measure(
             IMPORT: ([*python, "-c", IMPORT], env),
             FACADE: ([*python, "-c", FACADE], env),
             LIST: ([*installed.satchel, "list"], env),
-            LIST_COLD: ([*installed.satchel, "list"], {**env, "SATCHEL_INDEX": "false"}),
+            LIST_COLD: ([*installed.satchel, "list"], {**env, "XDG_CACHE_HOME": "/proc/none"}),
             LIST_JSON: ([*installed.satchel, "list", "--json"], env),
             VERSION: ([*installed.satchel, "--version"], env),
             HELP: ([*installed.satchel, "--help"], env),

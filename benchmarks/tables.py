@@ -31,18 +31,9 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
-PAGES = (
-    "benchmarks/index.md",
-    "concepts/scale.md",
-    "concepts/scanning.md",
-    "decisions/025-no-skill-fits.md",
-    "guides/fix-a-skill-that-does-not-fire.md",
-    "guides/serve-over-mcp.md",
-)
 MARKED = re.compile(
     r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of figures -->)", re.DOTALL
 )
-VERDICTS = {True: "met", False: "**not met**", None: ""}
 
 
 def _kept(name: str) -> dict[str, Any]:
@@ -66,25 +57,18 @@ def _goal_rows() -> list[Row]:
 
 
 def goals() -> str:
-    """Every goal with its figure."""
-    rows = [
-        [row.what, row.goal, figure_text(row), spread_text(row), VERDICTS[row.met]]
-        for row in _goal_rows()
-        if row.goal
-    ]
-    return _markdown([["", "goal", "median", "lowest–highest", ""], *rows])
-
-
-def context() -> str:
-    """Figures that have no goal and help to read the others."""
-    rows = [[row.what, figure_text(row), spread_text(row)] for row in _goal_rows() if not row.goal]
-    return _markdown([["", "median", "lowest–highest"], *rows])
+    """The goals that are not met, and how many are."""
+    found = [row for row in _goal_rows() if row.goal]
+    missed = [row for row in found if row.met is False]
+    rows = [[row.what, row.goal, figure_text(row), spread_text(row)] for row in missed]
+    rows.append([f"the other {len(found) - len(missed)}", "", "met", ""])
+    return _markdown([["", "goal", "median", "lowest–highest"], *rows])
 
 
 def peers() -> str:
     """Discovery: the floor, Satchel and everybody else."""
     kept = _kept("discovery")
-    rows = [["", "version", "CPU s", "× Satchel", "RSS added, MB", "right"]]
+    rows = [["", "version", "CPU s", "× Satchel", "RSS added, MB"]]
     found = [row for row in kept["rows"] if row["name"] != "scandir + stat" and "cpu" in row]
     ours = next(row["cpu_runs"] for row in found if row["name"] == "satchel")
     for row in sorted(found, key=lambda row: row["cpu"]):
@@ -94,7 +78,7 @@ def peers() -> str:
         ratio = Figure.of(theirs / mine for theirs, mine in pairs).value
         times = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
         seconds = f"{row['cpu']:.2f}" if row["cpu"] < 10 else f"{row['cpu']:.1f}"
-        figures = [seconds, times, f"{row['rss_added_mb']:.0f}", f"{row['right']:,}"]
+        figures = [seconds, times, f"{row['rss_added_mb']:.0f}"]
         rows.append([name, row["version"], *figures])
     return _markdown(rows)
 
@@ -160,10 +144,6 @@ def _of_store(name: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(store_tables, name)(_kept(name)))
 
 
-def _of_tools(name: str) -> Callable[[], str]:
-    return lambda: _markdown(getattr(tool_tables, name)(_kept("tools")))
-
-
 def _of_retrieval(name: str, kept: str) -> Callable[[], str]:
     return lambda: _markdown(getattr(retrieval_tables, name)(_kept(kept)))
 
@@ -182,16 +162,12 @@ def _of_work(name: str, kept: str) -> Callable[[], str]:
 
 TABLES: dict[str, Callable[[], str]] = {
     **{
-        function.__name__: function
-        for function in (goals, context, peers, growth, startup, install, broken)
+        function.__name__: function for function in (goals, peers, growth, startup, install, broken)
     },
-    **{name: _of_store(name) for name in ("crashes", "sealing", "scanner", "bulk")},
-    **{name: _of_tools(name) for name in ("tools", "tool_calls", "tool_crowd")},
+    **{name: _of_store(name) for name in ("crashes", "scanner")},
+    "tools": lambda: _markdown(tool_tables.tools(_kept("tools"))),
     **{name: _of_retrieval(name, "retrieval") for name in ("retrieval", "no_skill")},
-    **{
-        name: _of_retrieval(name, "retrieval-speed")
-        for name in ("retrieval_speed", "retrieval_ratios", "retrieval_upkeep")
-    },
+    "retrieval_speed": _of_retrieval("retrieval_speed", "retrieval-speed"),
     "end_to_end": _of_retrieval("end_to_end", "end_to_end"),
     "prompt_cache": _of_agents("prompt_cache", "prompt-cache"),
     "mcp_conformance": _of_mcp("mcp_conformance", "mcp-conformance"),
@@ -217,12 +193,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when stale")
     options = parser.parse_args()
     stale: list[str] = []
-    for page in PAGES:
-        path = DOCS / page
+    for path in sorted(DOCS.rglob("*.md")):
         before = path.read_text("utf-8")
         after = MARKED.sub(_filled, before)
         if after != before:
-            stale.append(page)
+            stale.append(path.relative_to(DOCS).as_posix())
             if not options.check:
                 path.write_text(after, "utf-8")
     if stale:

@@ -31,16 +31,6 @@ def tools(kept: dict[str, Any]) -> Rows:
     return rows
 
 
-def tool_calls(kept: dict[str, Any]) -> Rows:
-    """How long a call takes, each way."""
-    rows = [["", "median", "lowest–highest"]]
-    for part in ("cold", "warm", "whole"):
-        for name, figure in kept.get(part, {}).get("ms", {}).items():
-            spread = f"{_time(figure['low'])}–{_time(figure['high'])}"
-            rows.append([name, _time(figure["value"]), spread])
-    return rows
-
-
 def part(kept: dict[str, Any], name: str) -> Rows:
     """One part as it is printed."""
     rows = [[name, "median", "low", "high"]]

@@ -170,7 +170,7 @@ def whole(bench: Bench) -> Measures:
         library,
         bench.settings,
         detector=lambda: default_detector(bench.settings),
-        engine=ProgramRunner(bench.settings),
+        runner=ProgramRunner(bench.settings),
     )
     found: Measures = {}
     for name, request in requests.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-MOST_NAMES = {"satchel": 20, "satchel.goals": 12, "satchel.agent": 13}
+MOST_NAMES = {
+    "satchel": 20,
+    "satchel.detect": 13,
+    "satchel.goals": 12,
+    "satchel.agent": 13,
+    "satchel.testing": 3,
+}
 """The packages, with how many names each may export at most."""
-ADAPTERS = (
-    "pydantic_ai", "langchain", "openai_agents", "claude_agent_sdk", "google_adk",
-    "agent_framework", "smolagents",
-)  # fmt: skip
 FIRST = ("Satchel", "Session", "Agent", "AgentSteps", "Engine")
 """What most programs use comes first on the page."""
 LISTED = {
-    **dict.fromkeys(("DbosEngine", "LocalEngine", "TemporalEngine"), ()),  # those of `Engine`
+    # Those of `Engine` and `BaseDetector`:
+    **dict.fromkeys(("DbosEngine", "LocalEngine", "TemporalEngine"), ()),
+    **dict.fromkeys(("HybridDetector", "LexicalDetector", "SelectionPipeline"), ()),
+    "ModelDetector": ("spent",),
+    "Detection": ("fits", "names"),
     "Budget": ("of", "tokens", "share"),
     "Filter": (),
     "Library": (
@@ -42,6 +49,14 @@ LISTED = {
     "Trace": ("listen", "history"),
 }
 """Classes that have more methods than those for programs."""
+UNLISTED = {
+    "Satchel": ("explain_selection", "init", "preview", "store_of"),
+    "Session": (
+        "begin_turn", "forget_news", "offers", "owners", "reminder_due", "resolve",
+        "take", "told", "within_reach",
+    ),
+}  # fmt: skip
+"""Methods for Satchel's own layers."""
 NO_ARGUMENTS = frozenset(("Session",))
 """Classes that other parts make."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -53,14 +68,16 @@ def api_page() -> Iterator[str]:
     Raises:
         SystemExit: a package exports too many names, or a public name has no docstring.
     """
-    yield "Import a name from the package under which it is listed. `async` names the"
-    yield "asynchronous twin of a method, which takes the same arguments. Every error is a"
-    yield "[`SatchelError`](errors.md). [What is public](versions.md), and how it changes."
+    yield "Import a name from the package under which it is listed. Types of arguments with a"
+    yield "default are left out. `async` names the asynchronous twin of a method, with the same"
+    yield "arguments. Every error is a [`SatchelError`](errors.md). The adapters are described in"
+    yield "[Use skills in your agent](../guides/use-in-your-agent.md)."
     yield ""
     for package, most in MOST_NAMES.items():
         names = _exported(package)
         if len(names) > most:
             raise SystemExit(f"error: `{package}` exports {len(names)} names; at most {most}")
+        names = [name for name in names if package == "satchel" or name not in _exported("satchel")]
         yield f"## `{package}`"
         yield ""
         names.sort(key=lambda name: (name not in FIRST, name))
@@ -68,22 +85,14 @@ def api_page() -> Iterator[str]:
             yield f"### `{name}`"
             yield ""
             yield from _entry(package, name)
-    yield "## Adapters"
-    yield ""
-    yield "[Use it with a framework](../guides/frameworks.md) shows how each is used."
-    yield ""
-    for adapter in ADAPTERS:
-        package = f"satchel.integrations.{adapter}"
-        yield f"### `{package}`"
-        yield ""
-        for name in _exported(package):
-            yield from _entry(package, name, methods=False)
 
 
-def _entry(package: str, name: str, *, methods: bool = True) -> Iterator[str]:
+def _entry(package: str, name: str) -> Iterator[str]:
     module, node = _find(package, name) or (package, None)
     if isinstance(node, ast.Assign):
-        yield from _item(f"{name} = {ast.unparse(node.value)}", "One of these types.")
+        yield from _item(
+            f"{name} = {ast.unparse(node.value)}", "Another name, or one of these types."
+        )
         return
     if isinstance(node, Function):
         yield from _item(_signature(node), _first_paragraph(node))
@@ -92,8 +101,9 @@ def _entry(package: str, name: str, *, methods: bool = True) -> Iterator[str]:
         raise SystemExit(f"error: `{package}.{name}` is not defined")
     functions = _functions(module, node)
     yield from _item(_constructor(node, functions.get("__init__")), _first_paragraph(node))
-    for one in LISTED.get(name, functions) if methods else ():
-        if one[0] == "_" or (one[0] == "a" and one[1:] in functions):
+    for one in LISTED.get(name, functions):
+        hidden = one[0] == "_" or one in UNLISTED.get(name, ())
+        if hidden or (one[0] == "a" and one[1:] in functions):
             continue
         more = f", async `a{one}`" if f"a{one}" in functions else ""
         yield from _item(_signature(functions[one]), _first_paragraph(functions[one]), more)
@@ -104,7 +114,7 @@ def _constructor(node: ast.ClassDef, init: Any) -> str:
     if node.name in NO_ARGUMENTS:
         return node.name
     if init is not None:
-        return node.name + _signature(init).removeprefix("__init__").removesuffix(" -> None")
+        return node.name + _signature(init).removeprefix("__init__")
     fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
     record = any(ast.unparse(base) == "NamedTuple" for base in node.bases)
     return f"{node.name}({', '.join(map(ast.unparse, fields))})" if record else node.name
@@ -112,14 +122,25 @@ def _constructor(node: ast.ClassDef, init: Any) -> str:
 
 def _signature(node: Any) -> str:
     decorators = {ast.unparse(one) for one in node.decorator_list}
-    returns = f" -> {ast.unparse(node.returns)}"
+    returns = f" -> {ast.unparse(node.returns)}".removesuffix(" -> None")
     if "property" in decorators:
         return f"{node.name}{returns.replace(' ->', ':')}"
-    text = ast.unparse(node.args).replace("=", " = ")
+    text = ast.unparse(_plain_defaults(node.args))
     for own in ("self", "cls"):
         text = text.removeprefix(own).removeprefix(", ") if text.startswith(own) else text
     start = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
     return f"{start}{node.name}({text}){returns}"
+
+
+def _plain_defaults(args: ast.arguments) -> ast.arguments:
+    """The arguments, without the types of those that have a default."""
+    args = deepcopy(args)
+    positional = [*args.posonlyargs, *args.args]
+    with_default = positional[len(positional) - len(args.defaults) :]
+    pairs = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    for one in [*with_default, *(one for one, default in pairs if default is not None)]:
+        one.annotation = None
+    return args
 
 
 def _first_paragraph(node: Any) -> str:

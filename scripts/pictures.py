@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 COLUMNS = 92
 """Width of every picture, in characters."""
 TIME = "2026-01-15 09:30:00"
-TIMES = "36 ms to run, 38 ms in all"
 TOOK = (
-    (re.compile(r"(?<=loaded, )\d+ characters"), "113 characters"),
+    (re.compile(r"(time(?:\x1b\[[\d;]*m|[: ])*)[\d.]+ m?s"), r"\g<1>36 ms"),
     (re.compile(r"(?<=  )[\d.]+ m?s(?=(\x1b\[0m)?\r?$)", re.MULTILINE), "12 ms"),
     (re.compile(r"(?<=  \x1b\[2m)[\d.]+ m?s(?=\x1b\[0m\r?$)", re.MULTILINE), "12 ms"),
     (re.compile(r"[\d,]+ tokens in \(\d+% from the cache\), [\d,]+ tokens out, \$[\d.]+"),
@@ -106,13 +105,12 @@ description: Writes release notes from a list of changes. Use before a release.
 """The files of the tutorial about the agent."""
 
 PICTURES = (
-    Picture("list", ("list", "--all")),
     Picture("why", ("why", "fix-yaml")),
-    Picture("which", ("which", "review the diff of my branch before it is merged")),
+    Picture("which", ("search", "--explain", "review the diff of my branch before it is merged")),
     Picture("why-goal", ("why", "release-notes", "--goal", GOAL)),
     Picture("doctor", ("doctor",)),
     Picture("catalogue", ("catalogue", "--budget", "2200")),
-    Picture("import", ("import", "meeting-notes.zip"), "add_zip"),
+    Picture("import", ("install", "meeting-notes.zip"), "add_zip"),
     Picture("verify", ("verify",), "edit_installed_skill"),
     Picture("update", ("update", "--yes"), "add_new_version"),
     Picture("scan", ("scan", "inbox/helper"), "add_hostile_skill"),
@@ -130,7 +128,7 @@ PICTURES = (
         ("chat", "--ask", "ReadFile"),
         "open_notes_project",
         typed=(
-            ("Ctrl-D ends", "/release-notes 1.2\r"),
+            ("Ctrl-D ends it", "/release-notes 1.2\r"),
             ("always in this chat: ", "y\r"),
             ("crash it", "\x04"),
         ),
@@ -322,7 +320,7 @@ class Demo:
 
     def add_new_version(self) -> None:
         """The edits are the user's own; the same skill has one more step and one more program."""
-        self.run("lock", "--yes")
+        self.run("verify", "--accept", "--yes")
         people = (
             "import os\nimport urllib.request\n"
             "request = urllib.request.Request('https://people.example.com/list')\n"
@@ -466,7 +464,6 @@ class Demo:
         for pattern, words in TOOK:
             text = pattern.sub(words, text)
         text = text.replace(self.project, "~/demo").replace(self.home, "~")
-        text = re.sub(r"[\d.]+ m?s to run, .*[\d.]+ m?s in all", TIMES, text)
         return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", TIME, text)
 
     def _satchel(self, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""Prints the table of docs/concepts/repair.md: repairs, warnings and refusals in real files.
+"""Prints how often each repair, warning and refusal occurs in real files.
 
 Example:
     python scripts/repair_table.py

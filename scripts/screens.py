@@ -68,11 +68,14 @@ class Look(NamedTuple):
 LOOKS = (Look(), Look(dark=True), Look(zh=True), Look(dark=True, zh=True))
 
 
-def _open_row(page: Page, _: Demo) -> None:
-    page.locator("tr.skill", has_text="code-review").first.locator("[data-opens]").click()
-    page.locator(".look h2").first.wait_for()
+def _open_file(page: Page, _: Demo) -> None:
     page.locator(".tree a", has_text="changed.py").click()
     page.locator(".look .source-code").wait_for()
+
+
+def _choose(page: Page, _: Demo) -> None:
+    for box in page.locator("[name=ref]").all()[:2]:
+        box.check()
 
 
 def _open_dialog(page: Page, _: Demo) -> None:
@@ -91,15 +94,26 @@ def _upload(page: Page, demo: Demo) -> None:
         one.click()
 
 
+def _upload_several(page: Page, demo: Demo) -> None:
+    page.locator("#zip-file").set_input_files(demo.several())
+    page.locator("form[data-upload=zip] button.primary").click()
+    page.wait_for_url("**/plans/**")
+
+
+def _choose_plan(page: Page, _: Demo) -> None:
+    page.locator("form:has(#path) button").click()
+    page.locator("#input-1").wait_for()
+
+
 def _remove(page: Page, _: Demo) -> None:
     page.locator("form[action*='/skills/remove'] button").first.click()
     page.wait_for_url("**/plans/**")
 
 
 def _ask(page: Page, _: Demo) -> None:
-    page.locator("#question input[name=goal]").fill("review my branch before it is merged")
-    page.locator("#question button").click()
-    page.locator("#asked > *").first.wait_for()
+    page.locator("#request input[name=goal]").fill("review my branch before it is merged")
+    page.locator("#request button").click()
+    page.wait_for_url("**goal=**")
 
 
 def _edit(page: Page, _: Demo) -> None:
@@ -115,14 +129,16 @@ SHOTS = (
     Shot("door", "/enter", inside=False, status=401),
     Shot("skills", "/skills"),
     Shot("skills-search", "/skills?q=review+a+branch"),
-    Shot("skills-open", "/skills", _open_row),
+    Shot("skills-chosen", "/skills", _choose),
     Shot("skills-narrow", "/skills", width=NARROW_WINDOW_PIXELS),
     Shot("add", "/skills", _open_dialog),
     Shot("import", "/skills/import"),
     Shot("plan", "/skills/import", _upload),
+    Shot("plan-several", "/skills/import", _upload_several),
     Shot("remove", "/skill?ref=.agents/skills/sql-migrations", _remove),
     Shot("edit", "/skill/edit?ref=.agents/skills/code-review", _edit),
     Shot("skill", "/skill?ref=.agents/skills/code-review", _ask),
+    Shot("skill-file", "/skill?ref=.agents/skills/code-review", _open_file),
     Shot("skill-untrusted", "/skill?ref=skills/deploy-site"),
     Shot("skill-blocked", "/skill?ref=.agents/skills/quick-setup"),
     Shot("catalogue", "/catalogue?budget=1400"),
@@ -131,6 +147,10 @@ SHOTS = (
     Shot("goal", "/goals/release-1-2"),
     Shot("goal-step", "/goals/release-1-2?step=review"),
     Shot("goal-asking", "/goals/letter-november"),
+    Shot("goal-done", "/goals/prices-november"),
+    Shot("goal-failed", "/goals/orders-week-46?step=read"),
+    Shot("goal-new", "/goals/+new"),
+    Shot("goal-draft", "/goals/+new", _choose_plan),
     Shot("goal-narrow", "/goals/release-1-2", width=NARROW_WINDOW_PIXELS),
     Shot("health", "/health", _looked),
     Shot("nowhere", "/nowhere", status=404),
@@ -146,7 +166,6 @@ _AT_HOME = """
 _QUIET = """
 () => document.readyState === "complete"
   && !document.querySelector(".htmx-request, .htmx-settling, [aria-busy=true]")
-  && !document.querySelector(".health-body > .waiting")
 """
 
 

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "src"), os.path.join(ROOT, "tests")]
 
-from satchel.goals.model import Done, Goal, Usage  # noqa: E402 - found through the line above
+from satchel.errors import StepFailed  # noqa: E402 - found through the line above
+from satchel.goals.model import Done, Goal, Usage  # noqa: E402 - same
+from satchel.i18n import Message  # noqa: E402 - same
 from ui_server import UiServer  # noqa: E402 - same
 
 if TYPE_CHECKING:
@@ -62,8 +64,26 @@ steps:
   - {id: table, prompt: "Compare {{steps.north.output}} and {{steps.south.output}}"}
 """
 """A goal that is done."""
+ORDERS = """\
+goal: Import the orders of the week
+steps:
+  - {id: read, action_type: tool, tool: ReadFile, arguments: {path: orders.csv}}
+  - {id: import, prompt: "Import {{steps.read.output}}"}
+"""
+"""A goal that fails."""
+WEEK = """\
+goal: Report what happened this week
+inputs: {week: 46, team: shop, drafts: false}
+steps:
+  - {id: issues, prompt: "List the issues of week {{inputs.week}}"}
+  - {id: commits, prompt: "List the commits of {{inputs.team}}"}
+  - {id: write, prompt: "Summarise {{steps.issues.output}} and {{steps.commits.output}}"}
+  - {id: approve, action_type: human, prompt: "Send {{steps.write.output}} to {{inputs.reader}}?"}
+"""
+"""A plan file of the project."""
 
 GOALS = {
+    "orders-week-46": (ORDERS, 0),
     "prices-november": (PRICES, 3),
     "letter-november": (LETTER, 2),
     "release-1-2": (RELEASE, 5),
@@ -105,6 +125,7 @@ parameters:
   - {name: city, type: string, required: true, description: 'A city.'}
 """
 FILES = {
+    "plans/week.yaml": WEEK,
     ".agents/skills/code-review/SKILL.md": REVIEW,
     ".agents/skills/code-review/references/checklist.md": (
         "# Check-list\n\n- [ ] names say what things are\n- [ ] errors are handled\n"
@@ -246,7 +267,7 @@ class Demo:
             self._write(path, f"---\nname: {name}\ndescription: {words}\n---\n# {name}\n")
         self._server = UiServer(self.project, self.home, LANG="C.UTF-8", SATCHEL_ENGINE="dbos")
         self._work()
-        self.server.run("import", self.pack("invoices-1.zip", INVOICE), "--id", "check-invoices",
+        self.server.run("install", self.pack("invoices-1.zip", INVOICE), "--id", "check-invoices",
                         "--yes")  # fmt: skip
         path = os.path.join(self.project, ".agents/skills/check-invoices/SKILL.md")
         self._write(path, INVOICE.replace("what differs.", "what differs, and by how much."))
@@ -265,6 +286,21 @@ class Demo:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("check-invoices/SKILL.md", skill)
             archive.writestr("check-invoices/scripts/sums.py", SUMS + more)
+        return path
+
+    def several(self) -> str:
+        """A zip with new skills, one that the scan blocks and one that is installed; its path."""
+        path = os.path.join(self.home, "team-skills.zip")
+        names = {"meeting-agenda": "Writes agendas. Use before a meeting.",
+                 "expense-report": "Checks expenses. Use when a receipt arrives."}  # fmt: skip
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, words in names.items():
+                text = f"---\nname: {name}\ndescription: {words}\n---\n# {name}\n"
+                archive.writestr(f"skills/{name}/SKILL.md", text)
+            helper = FILES["skills/helper/SKILL.md"]
+            archive.writestr("skills/helper/SKILL.md", helper)
+            notes = ".agents/skills/release-notes/SKILL.md"
+            archive.writestr("skills/release-notes/SKILL.md", FILES[notes])
         return path
 
     def newer(self) -> str:
@@ -343,6 +379,10 @@ class Scripted:
         step = work.step
         if step.id in SLOW:
             await asyncio.sleep(3_600)
+        if step.id == "read":
+            message = Message("There is no file `orders.csv`")
+            hint = Message("Call ReadFile on its folder to see what is there")
+            raise StepFailed(message, hint, code="NOT_FOUND", retryable=False)
         await asyncio.sleep(0.05 + len(step.id) / 40)
         usage = Usage(1, 900 + 31 * len(work.prompt), 40 + len(work.prompt) // 2)
         skills = (step.skill,) if step.skill else ()

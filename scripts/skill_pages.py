@@ -5,7 +5,7 @@ Example:
     python scripts/skill_pages.py --check
     python scripts/skill_pages.py my_package.sheets:skill docs/sheets.md
 
-The template is `docs/skills/_template.md`. The answers of the tools come from real calls, on files
+The template is `scripts/skill_page.md`. The answers of the tools come from real calls, on files
 that the skill's own `prepare` writes into an empty folder. `--check` writes nothing; it exits 1 and
 names the stale pages. With two arguments it writes the page of your own skill.
 """
@@ -70,7 +70,7 @@ def load(place: str) -> PackagedSkill:
 
 def page(skill: PackagedSkill) -> str:
     """The whole page."""
-    with open(os.path.join(FOLDER, "_template.md"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "scripts", "skill_page.md"), encoding="utf-8") as file:
         template = file.read()
     filled = {
         "label": skill.label,
@@ -79,7 +79,6 @@ def page(skill: PackagedSkill) -> str:
         "package": _code(skill.tools[0].run.__module__.partition(".")[0]),
         "install": skill.install,
         "switch": skill.switch,
-        "line": f"{skill.mark} {skill.label} skill enabled".strip(),
         "tools": "\n".join(_tools(skill)).rstrip(),
         "when": _bullets(skill.when),
         "when_not": _bullets(skill.when_not),
@@ -99,15 +98,9 @@ def page(skill: PackagedSkill) -> str:
 
 def _tools(skill: PackagedSkill) -> Iterator[str]:
     yield from _table(
-        ("Tool", "What it does", "中文", "Changes files", "On"),
+        ("Tool", "What it does", "Changes files"),
         (
-            (
-                _code(tool.name),
-                tool.description.en,
-                tool.description.zh,
-                "yes" if tool.writes else "no",
-                f"unless `{skill.switch}` is `false`",
-            )
+            (_code(tool.name), tool.description.en, "yes" if tool.writes else "no")
             for tool in skill.tools
         ),
     )
@@ -117,36 +110,16 @@ def _each_tool(skill: PackagedSkill) -> Iterator[str]:
     for tool in skill.tools:
         yield f"### `{tool.name}`"
         yield ""
-        yield "Parameters:"
-        yield ""
         yield from _table(
-            ("Name", "Type", "Required", "Default", "What it is"),
+            ("Parameter", "Type", "Default", "What it is"),
             (
                 (
                     _code(one.name),
                     one.type,
-                    "yes" if one.required else "no",
                     _code(json.dumps(one.default, ensure_ascii=False)) if not one.required else "",
                     one.description.en,
                 )
                 for one in tool.parameters
-            ),
-        )
-        yield "Output of this call:"
-        yield ""
-        yield from _run(skill, tool, tool.example, data=True)
-        yield "Errors:"
-        yield ""
-        yield from _table(
-            ("Message", "When", "What to do", "中文"),
-            (
-                (
-                    _code(f"{one.problem.en}: {one.value.en}" if one.value.en else one.problem.en),
-                    one.trigger.en,
-                    one.remedy.en,
-                    _code(one.message("zh")),
-                )
-                for one in tool.failures
             ),
         )
 
@@ -156,14 +129,12 @@ def _scenarios(skill: PackagedSkill) -> Iterator[str]:
     for scenario in skill.scenarios:
         yield f"### {scenario.title.en}"
         yield ""
-        yield f"Call `{scenario.tool}` with"
+        yield f"`{scenario.tool}` with"
         yield ""
-        yield from _run(skill, by_name[scenario.tool], scenario.arguments, data=False)
+        yield from _run(skill, by_name[scenario.tool], scenario.arguments)
 
 
-def _run(
-    skill: PackagedSkill, tool: PackagedTool, arguments: dict[str, Any], *, data: bool
-) -> Iterator[str]:
+def _run(skill: PackagedSkill, tool: PackagedTool, arguments: dict[str, Any]) -> Iterator[str]:
     """The arguments and what the tool really answers to them."""
     with tempfile.TemporaryDirectory() as folder:
         if skill.prepare is not None:
@@ -172,20 +143,10 @@ def _run(
     if reply.error is not None:
         raise SystemExit(f"error: an example of `{tool.name}` fails: {reply.text}")
     yield from _block("json", json.dumps(arguments, ensure_ascii=False))
-    yield "and the model reads"
+    yield "returns"
     yield ""
     # Each call has a nonce of its own in its frame.
     yield from _block("text", re.sub(r' nonce="\w+"', "", reply.text))
-    if data:
-        yield "while the host gets as `data`"
-        yield ""
-        # The size of a file differs from machine to machine.
-        shown = {name: value for name, value in reply.data.items() if name != "bytes"}
-        lines = [
-            f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-            for name, value in shown.items()
-        ]
-        yield from _block("json", "{\n" + ",\n".join(lines) + "\n}")
 
 
 def _toolset(skill: PackagedSkill, folder: str) -> Toolset:

@@ -34,8 +34,8 @@ def manifest(runtime: Any, entry: str) -> ToolManifest:
 
 def in_tier(tier: Any, tmp_path: Any, env: Mapping[str, str]) -> Runtimes:
     """Runtimes with a cache of their own that build in one tier of sandbox."""
-    settings = load_settings(env={"HOME": str(tmp_path)}, sandbox_tier=tier)
-    return Runtimes(str(tmp_path / "cache"), env, settings)
+    settings = load_settings(env={"HOME": str(tmp_path)})
+    return Runtimes(str(tmp_path / "cache"), env, settings, tier)
 
 
 def call(program: Program, arguments: Mapping[str, Any] | None = None, **env: str) -> Any:

@@ -30,7 +30,7 @@ def session_over(
     settings: Settings,
     *,
     detector: Detector | None = None,
-    engine: ProgramRunner | None = None,
+    runner: ProgramRunner | None = None,
 ) -> Session:
     """A conversation in which everything is approved, and each load hands the text over."""
     chosen = default_detector(settings) if detector is None else as_pipeline(detector)
@@ -38,7 +38,7 @@ def session_over(
         library,
         settings,
         detector=lambda: chosen,
-        engine=engine,
+        runner=runner,
         gate=PermissionGate(library.trace, approve=True),
         loaded=LoadedSkills(library, deduplicate=False),
     )

@@ -38,7 +38,6 @@ DISTRIBUTIONS = {
     "agent_framework": "agent-framework-core",
     "agents": "openai-agents",
     "google": "google-adk",
-    "jwt": "pyjwt",
     "markdown_it": "markdown-it-py",
     "pydantic_ai": "pydantic-ai-slim",
     "yaml": "pyyaml",

@@ -48,12 +48,6 @@ def content(root: str, path: str) -> str:
         return stream.read()
 
 
-def test_the_kernel_helps_here(root, monkeypatch):
-    monkeypatch.setattr(_fs, "_kernel_helps", None)
-    content(root, "a.txt")
-    assert vars(_fs)["_kernel_helps"] is True, "this Linux has no openat2, or a filter forbids it"
-
-
 @pytest.mark.parametrize("path", ["./a.txt", "sub//b.txt", "sub/deep/../../a.txt", "sub/./b.txt"])
 def test_paths_inside_are_opened(way, root, path):
     assert content(root, path) == "inside"
@@ -137,13 +131,6 @@ def test_a_named_pipe_does_not_make_us_wait(way, root):
     os.close(descriptor)
 
 
-def test_a_folder_can_be_opened(way, root):
-    for path in (".", "sub", "sub/", "sub/.."):
-        descriptor = open_beneath(root, path)
-        assert stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        os.close(descriptor)
-
-
 def test_no_descriptor_is_left_open(way, root):
     os.symlink("../secret.txt", f"{root}/out")
     before = len(os.listdir("/proc/self/fd"))
@@ -193,14 +180,6 @@ def test_a_link_swapped_in_meanwhile_never_leads_outside(way, root):
         thread.join()
     assert "secret" not in seen
     assert "inside" in seen
-
-
-def test_an_old_kernel_is_asked_only_once(root, monkeypatch):
-    asked = []
-    monkeypatch.setattr(_fs, "_kernel_helps", None)
-    monkeypatch.setattr(_fs, "_kernel", lambda *given: asked.append(given) or (-1, errno.ENOSYS))
-    assert content(root, "a.txt") == content(root, "sub/b.txt") == "inside"
-    assert len(asked) == 1
 
 
 def test_a_refusal_for_one_file_does_not_turn_the_kernel_off(root, monkeypatch):
@@ -298,16 +277,6 @@ def test_a_few_files_are_synced_one_by_one_and_each_folder_after_its_files(tmp_p
     (tmp_path / "link").symlink_to("a/b/file")
     sync_tree(str(tmp_path))
     assert synced == [str(tmp_path / path) for path in ("a/b/file", "a/b", "a", "")]
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_many_files_are_synced_at_once_where_that_is_possible(tmp_path, synced, monkeypatch, whole):
-    for number in range(5):
-        (tmp_path / str(number)).write_text("x")
-    if not whole:
-        monkeypatch.setattr(_fs, "_sync_file_system", lambda _path: False)
-    sync_tree(str(tmp_path), few=4)
-    assert len(synced) == (0 if whole else 6)
 
 
 def test_two_folders_change_places(tmp_path):

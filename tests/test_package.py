@@ -123,7 +123,7 @@ def test_every_command_has_help_with_an_example():
     for context, command in _commands(cli, "satchel"):
         assert command.help, f"`{context.command_path}` has no help"
         examples = command.get_help(context).partition("Example")[2]
-        assert context.command_path in examples
+        assert context.parent is None or context.command_path in examples
 
 
 def test_every_option_has_help():

@@ -34,13 +34,13 @@ def test_the_seeds_variables_and_defaults(tmp_path, env):
 def test_code_wins_over_environment_over_project_over_user(tmp_path, env):
     project = tmp_path / "project"
     project.mkdir()
-    user_file(tmp_path, "budget = 1\nmax_depth = 2\n")
+    user_file(tmp_path, "budget = 1\n[tools]\ntimeout = 2\n")
     assert load_settings(str(project), env).budget == 1
     (project / "satchel.toml").write_text("budget = 3\n")
     assert load_settings(str(project), env).budget == 3
     (project / "pyproject.toml").write_text("[tool.satchel]\nbudget = 4\n")
     chosen = load_settings(str(project), env)
-    assert (chosen.budget, chosen.max_depth) == (4, 2)
+    assert (chosen.budget, chosen.tools.timeout) == (4, 2)
     env["SKILLS_PROMPT_CHAR_BUDGET"] = "5"
     assert load_settings(str(project), env).budget == 5
     assert load_settings(str(project), env, budget=6).budget == 6
@@ -50,15 +50,17 @@ def test_a_project_adds_places_and_takes_none_away(tmp_path, env):
     project = tmp_path / "project"
     project.mkdir()
     user_file(tmp_path, 'locations = ["/mine"]\ntrust = "all"\n')
-    text = 'locations = ["inside", "../out", "/etc"]\ntrust = "all"\nread_extensions = ["pem"]\n'
+    text = (
+        'locations = ["inside", "../out", "/etc"]\ntrust = "all"\n[reading]\nextensions = ["pem"]\n'
+    )
     (project / "satchel.toml").write_text(text)
     chosen = load_settings(str(project), env)
     assert chosen.locations == ("/mine",)
     assert chosen.project_locations == ("inside",)
     assert chosen.trust == "all"
-    assert "pem" not in chosen.read_extensions
+    assert "pem" not in chosen.reading.extensions
     refused = [name for code, _, name in chosen.remarks if code == "setting-refused"]
-    assert sorted(refused) == ["locations: ../out", "locations: /etc", "read_extensions"]
+    assert sorted(refused) == ["locations: ../out", "locations: /etc", "reading"]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,12 @@ def test_a_project_adds_places_and_takes_none_away(tmp_path, env):
         ("satchel.toml", "budgt = 1", "setting-unknown"),
         ("pyproject.toml", "[tool.satchel]\nnope = 1", "setting-unknown"),
         ("satchel/config.toml", "budget = inf", "setting-wrong"),
+        ("satchel/config.toml", "tools = 3", "setting-wrong"),
+        ("satchel/config.toml", 'tools = {timeout = "long"}', "setting-wrong"),
+        ("satchel/config.toml", "tools = {timout = 3}", "setting-wrong"),
+        ("satchel/config.toml", 'reading = {scope = "disk"}', "setting-wrong"),
+        ("satchel/config.toml", 'engine = "celery:x"', "setting-wrong"),
+        ("satchel/config.toml", 'vectors = "x"', "setting-wrong"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_ignored_alone(tmp_path, env, file, text, code):
@@ -147,6 +155,21 @@ def test_a_home_that_is_no_absolute_path_is_no_home(tmp_path):
         load_settings(str(tmp_path), {"SATCHEL_HOME": "here"})
 
 
+def test_a_table_is_changed_key_by_key(tmp_path, env):
+    user_file(tmp_path, "[tools]\ntimeout = 60\nmemory = 100\n")
+    env["SATCHEL_TOOLS"] = '{"memory": 200}'
+    chosen = load_settings(str(tmp_path), env, tools={"output": 9})
+    assert chosen.tools == (60, 0, 9, 200)
+
+
+def test_an_old_name_is_reported_with_the_new_one(tmp_path, env):
+    user_file(tmp_path, 'vectors = "~/model"\ntool_timeout = 5\n')
+    said = [reason for _, _, reason in load_settings(str(tmp_path), env).remarks]
+    assert said == ["`vectors` is now `embeddings`", "`tool_timeout` is now `tools.timeout`"]
+    with pytest.raises(SettingsError, match="`vectors` is now `embeddings`"):
+        load_settings(str(tmp_path), env, vectors="~/model")
+
+
 def test_a_setting_nobody_knows(tmp_path, env):
     with pytest.raises(SettingsError):
         load_settings(str(tmp_path), env, colour="red")
@@ -156,8 +179,7 @@ def test_the_table_and_the_record_agree():
     defaults = Settings._field_defaults
     for setting in SETTINGS:
         assert setting.name in Settings._fields
-        if setting.name != "read_extensions":
-            assert defaults[setting.name] == setting.default
+        assert defaults[setting.name] == setting.default
 
 
 def test_the_platforms_folders(tmp_path):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-
 import pytest
 
 from satchel import Satchel
@@ -47,14 +44,6 @@ def test_the_past_is_known_to_the_next_process(satchel, tmp_path):
     assert later.why("odd").to_dict()["last_loaded"] is None
     other = Satchel.for_project(tmp_path, builtin=False)
     assert list(other.trace.history()) == []
-
-
-def test_the_same_catalogue_is_written_out_once(satchel, tmp_path):
-    for _ in range(3):
-        satchel.catalogue()
-    lines = (tmp_path / "home/state/trace.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines if '"offered"' in line]
-    assert ["full" in row for row in rows] == [True, False, False]
 
 
 def test_listeners_hear_everything_until_they_stop(satchel):
@@ -101,16 +90,6 @@ def test_torn_lines_are_passed_over(tmp_path):
         file.write('{"t": 1, "ki\n[1]\n')
     trace.record("loaded", ("demo",))
     assert len(list(trace.history())) == 2
-
-
-def test_a_long_trace_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("satchel.trace._MAX_FILE_BYTES", 1000)
-    trace = Trace(str(tmp_path), "p")
-    for _ in range(40):
-        trace.record("loaded", ("demo",))
-    assert os.path.getsize(tmp_path / "trace.jsonl") < 2000
-    assert (tmp_path / "trace.jsonl.1").exists()
-    assert 5 < len(list(trace.history())) <= 40
 
 
 @pytest.fixture

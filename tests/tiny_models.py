@@ -80,6 +80,8 @@ def write_onnx(
 class Letters:
     """An embedder that counts letters; it reads Latin alone, and says what it was asked."""
 
+    hurrying = None
+
     def __init__(self, name: str = "letters-1", dimensions: int = 64) -> None:
         self.id = name
         self.dimensions = dimensions

@@ -1,4 +1,4 @@
-"""A toolset over tool skills, with a small engine of its own that really starts programs."""
+"""A toolset over tool skills, with a small runner of its own that really starts programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from satchel.tools.program_runner import ProgramRunner
 
 
-class PlainEngine:
+class PlainRunner:
     """Runs Python programs as ordinary children: no sandbox, one process a call."""
 
     def __init__(self) -> None:
@@ -88,9 +88,9 @@ class Workbench:
         self.library = Library(
             default_locations(self.settings), trust=TrustStore(None), trace=self.trace
         )
-        self.engine = PlainEngine()
+        self.runner = PlainRunner()
         self.tools = session_over(
-            self.library, self.settings, engine=cast("ProgramRunner", self.engine)
+            self.library, self.settings, runner=cast("ProgramRunner", self.runner)
         )
 
     def skill(self, name: str = "demo", program: str = "", **given: Any) -> str:

@@ -71,16 +71,26 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """
 
     def find(name: str) -> Any:
-        new = names.get(name)
-        if new is None:
+        if name not in names:
             raise AttributeError(f"module `{module}` has no attribute `{name}`")
-        import warnings
-
-        warnings.warn(
-            f"`{name}` of `{module}` is `{new}` now; the old name goes with version 0.3",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return getattr(import_module(module), new)
+        _warn(f"`{name}` of `{module}`", names[name])
+        return getattr(import_module(module), names[name])
 
     return find
+
+
+def renamed_attribute(old: str, new: str) -> property:
+    """A property that serves the old name of an attribute, with a DeprecationWarning."""
+
+    def find(self: object) -> Any:
+        _warn(f"`{old}` of `{type(self).__name__}`", new)
+        return getattr(self, new)
+
+    return property(find)
+
+
+def _warn(old: str, new: str) -> None:
+    import warnings
+
+    text = f"{old} is `{new}` now; the old name goes with version 0.3"
+    warnings.warn(text, DeprecationWarning, stacklevel=3)

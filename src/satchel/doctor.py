@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from satchel.errors import Blocked, LockBroken, SatchelError
 from satchel.library.lockfile import interrupted_changes
 from satchel.library.ownership import key_path
-from satchel.settings import SETTINGS
+from satchel.settings import RENAMED, SETTINGS
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library
-    from satchel.library.tool_scanner import ToolSnapshot
+    from satchel.library.snapshot import ToolSnapshot
     from satchel.settings import Settings
     from satchel.skill.model import Skill
 
@@ -26,8 +26,8 @@ COMPLETE_INDEX_SHARE = 0.95
 SIMILAR_NAME_RATIO = 0.8
 _MAX_FILES_SHOWN = 3
 VARIABLES = (
-    "SATCHEL_ESCAPE_CANARY", "SATCHEL_GIT_PASSWORD", "SATCHEL_GIT_USER",
-    "SATCHEL_HOME", "SATCHEL_LANG", "SATCHEL_SCRATCH", "SATCHEL_SKILL_DIR", "SATCHEL_VECTORS_KEY",
+    "SATCHEL_EMBEDDINGS_KEY", "SATCHEL_ESCAPE_CANARY", "SATCHEL_GIT_PASSWORD", "SATCHEL_GIT_USER",
+    "SATCHEL_HOME", "SATCHEL_LANG", "SATCHEL_SCRATCH", "SATCHEL_SKILL_DIR",
     "SATCHEL_WORKSPACE",
 )  # fmt: skip
 """Environment variables of Satchel that are not settings."""
@@ -52,22 +52,23 @@ def diagnose(
     """
     from satchel.tools.packaged import packaged_problems
 
-    tools = library.tools(refresh=True)
-    snapshot = library.snapshot()
+    snapshot = library.refresh()
+    tools = snapshot.tools
     found = [*snapshot.problems, *tools.problems, *packaged_problems(settings)]
     found += tool_name_conflicts(settings, tools)
     locks = [location.lock for location in library.locations]
     found += interrupted_changes(locks, key_path(settings.paths.state))
-    skills = library.every()
+    skills = snapshot.every()
     found += [Problem("include-unmatched", values={"name": one}) for one in library.unmatched()]
     if deep:
         found += [one for one in _lock_problems(library) if one not in found]
         found += _search_problems(len(snapshot.skills), settings, detector)
         found += _setting_problems(settings)
         found += library.strays()
-        found += _author_problems(progress if progress is not None else skills)
-        contents = [content_problem(library, one) for one in skills if one.ref not in tools.refused]
-        found += [one for one in contents if one is not None]
+        for skill in progress if progress is not None else skills:
+            found += _author_problems(skill)
+            content = content_problem(library, skill) if skill.ref not in tools.refused else None
+            found += [content] if content is not None else []
     else:
         for skill in skills:
             found += skill.problems
@@ -95,10 +96,10 @@ def content_problem(library: Library, skill: Skill) -> Problem | None:
     """The problem of a listed skill's content: blocked, not scannable, or modified."""
     if skill.state != "active" or skill.origin.remote:
         return None
-    values = {"name": skill.typed}
+    values = {"name": skill.reference}
     try:
-        library.seals.check(skill, clean=False)  # a diagnosis deletes nothing
-        files = library.seals.modified(skill)
+        verified = library.integrity.check(skill, clean=False)  # a diagnosis deletes nothing
+        files = library.integrity.modified(skill, verified)
     except LockBroken:
         return None  # reported for the lockfile itself
     except Blocked:
@@ -117,7 +118,7 @@ def _some(files: Sequence[str]) -> str:
 
 def _lock_problems(library: Library) -> Iterator[Problem]:
     for lock in dict.fromkeys(place.lock for place in library.locations):
-        problem = library.seals.lock_problem(lock, deep=True) if lock else None
+        problem = library.integrity.lock_problem(lock, deep=True) if lock else None
         if problem is not None:
             yield problem
 
@@ -143,36 +144,36 @@ def _setting_problems(settings: Settings) -> Iterator[Problem]:
     """Settings without effect: a model that cannot be opened, a misspelt variable."""
     from difflib import get_close_matches
 
-    if settings.vectors:
-        from satchel.detect.embeddings.registry import open_embedder
+    if settings.embeddings:
+        from satchel.detect.embeddings import open_embedder
 
         try:
-            open_embedder(settings.vectors)
+            open_embedder(settings.embeddings)
         except (SatchelError, OSError, ValueError) as exc:
             reason = " ".join(str(getattr(exc, "message", exc)).split())
-            values = {"name": settings.vectors, "reason": reason}
-            yield Problem("vectors-unusable", settings.paths.config, values=values)
+            values = {"name": settings.embeddings, "reason": reason}
+            yield Problem("embeddings-unusable", settings.paths.config, values=values)
     known = {setting.env for setting in SETTINGS}.union(VARIABLES)
     for name in sorted(os.environ):
         if not name.startswith("SATCHEL_") or name in known:
             continue
-        near = get_close_matches(name, sorted(known), n=1, cutoff=SIMILAR_NAME_RATIO)
+        old = RENAMED.get(name.removeprefix("SATCHEL_").lower())
+        close = get_close_matches(name, sorted(known), n=1, cutoff=SIMILAR_NAME_RATIO)
+        near = [old] if old else close
         values = {"name": name, "near": near[0]} if near else {"name": name}
         code = "variable-near" if near else "variable-unknown"
         yield Problem(code, settings.paths.config, values=values)
 
 
-def _author_problems(skills: Iterable[Skill]) -> Iterator[Problem]:
+def _author_problems(skill: Skill) -> Iterable[Problem]:
     from satchel.skill.validate import check_skill
 
-    for skill in skills:
-        if skill.origin.remote:  # nothing is fetched for a check
-            yield from skill.problems
-            continue
-        try:
-            yield from check_skill(skill)
-        except SatchelError as exc:
-            yield Problem("unreadable", skill.path, values={"reason": exc.message})
+    if skill.origin.remote:  # nothing is fetched for a check
+        return skill.problems
+    try:
+        return check_skill(skill)
+    except SatchelError as exc:
+        return [Problem("unreadable", skill.path, values={"reason": exc.message})]
 
 
 def _not_offered(
@@ -183,13 +184,13 @@ def _not_offered(
     builtin = {skill.ref: skill for skill in skills if skill.source == "builtin"}
     for skill in skills:
         if skill.state == "shadowed":
-            same = builtin.get(skill.winner)
+            same = builtin.get(skill.shadowed_by)
             if skill.origin.remote and same and same.description == skill.description:
                 continue  # another Satchel serves the same built-in skill
-            values = {"name": skill.name, "winner": skill.winner, "server": skill.origin.label}
+            values = {"name": skill.name, "winner": skill.shadowed_by, "server": skill.origin.label}
             code = "served-shadowed" if skill.origin.remote else "shadowed"
             yield Problem(code, skill.path, values=values)
         elif skill.state in ("untrusted", "blocked") and skill.ref not in reported:
             code = "unpinned" if library.is_unpinned(skill) else "untrusted"
             code = "blocked" if skill.state == "blocked" else code
-            yield Problem(code, skill.path, values={"name": skill.typed})
+            yield Problem(code, skill.path, values={"name": skill.reference})

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import SatchelError
-from satchel.i18n import listed, render, say
+from satchel.i18n import join_names, render, say
 from satchel.skill.fields import FIELDS
 from satchel.skill.problems import Problem
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from satchel.catalogue import Account
     from satchel.library import Library
     from satchel.library.integrity import IntegrityChecker
-    from satchel.library.tool_scanner import ToolSkill
+    from satchel.library.tool_skills import ToolSkill
     from satchel.skill.model import Skill
 
 
@@ -98,7 +98,7 @@ def report_skill(
     listed_one = skill.state == "active" and not skill.is_tool
     standing = account.standing(skill.name) if listed_one else ""
     chapters = [_location_section(skill, found), _reading_section(skill)]
-    bound, refusal = _content_section(skill, library.seals)
+    bound, refusal = _content_section(skill, library.integrity)
     if skill.is_tool:
         refusal = refusal or tools.refused.get(skill.ref)
     if bound is not None:
@@ -108,7 +108,7 @@ def report_skill(
     if source is not None:
         chapters.append(_tools_section(source, lost))
     if listed_one:
-        chapters.append(_catalogue_section(skill, account, standing))
+        chapters.append(_catalogue_section(account, standing))
     history = list(library.trace.history())
     past = _read_history(skill.name, history)
     choices = count_selections(skill.name, history)
@@ -120,7 +120,7 @@ def report_skill(
         "ref": skill.ref,
         "path": skill.path,
         "source": skill.source,
-        "winner": skill.winner or None,
+        "winner": skill.shadowed_by or None,
         "others": [other.ref for other in found[1:]],
         "problems": [problem.to_dict() for problem in skill.problems],
         "standing": standing or None,
@@ -138,11 +138,9 @@ def report_skill(
     )
     return SkillReport(
         skill.name,
-        say("offered, but refused when it is loaded")
-        if refusal is not None and listed_one
-        else say("not offered: it may not be used as it is")
-        if refusal is not None and skill.is_tool
-        else say("not offered: its tools have names that others have")
+        say("not offered ({reason})", reason=say("refused"))
+        if refusal is not None and (listed_one or skill.is_tool)
+        else say("not offered ({reason})", reason=lost[0].message)
         if source is not None and skill.is_tool and len(lost) >= len(source.tools)
         else _verdict(skill, standing, locked=policy == "locked"),
         tuple(chapters),
@@ -153,19 +151,19 @@ def report_skill(
 
 
 def _content_section(
-    skill: Skill, seals: IntegrityChecker
+    skill: Skill, integrity: IntegrityChecker
 ) -> tuple[ReportSection | None, SatchelError | None]:
     if skill.state not in ("active", "shadowed"):
         return None, None
-    title = say("Its content")
+    title = say("Scan")
     try:
-        seals.check(skill, clean=False)
-        accepted, files = seals.is_accepted(skill), seals.modified(skill)
+        integrity.check(skill, clean=False)
+        accepted, files = integrity.is_accepted(skill), integrity.modified(skill)
     except SatchelError as exc:
         return ReportSection(title, (render(exc.message),), "bad"), exc
     lines = [say("you accepted its risk") if accepted else say("scanned, and not blocked")]
     if files:
-        names = listed(f"`{path}`" for path in files[:3])
+        names = join_names(f"`{path}`" for path in files[:3])
         lines.append(say("modified since it was installed: {files}", files=names))
     return ReportSection(title, tuple(lines), "good"), None
 
@@ -173,71 +171,55 @@ def _content_section(
 def _tools_section(source: ToolSkill, lost: Sequence[Problem]) -> ReportSection:
     manifest = source.manifest
     lines = [
-        say("tools: {names}", names=listed(f"`{name}`" for name in source.tools)),
+        join_names(f"`{name}`" for name in source.tools),
         say("runs `{entry}` ({runtime})", entry=manifest.entry, runtime=manifest.runtime),
     ]
     wants = source.wants
     nothing = say("may use nothing beside its own folder")
-    lines.append(say("may {what}", what=listed(wants)) if wants else nothing)
+    lines.append(say("may {what}", what=join_names(wants)) if wants else nothing)
     lines += [_problem_line(problem) for problem in lost]
     if lost:
-        return ReportSection(say("Its tools"), tuple(lines), "bad")
+        return ReportSection(say("Tools"), tuple(lines), "bad")
     good = source.skill.state == "active"
-    return ReportSection(say("Its tools"), tuple(lines), "good" if good else "plain")
+    return ReportSection(say("Tools"), tuple(lines), "good" if good else "plain")
 
 
 def _verdict(skill: Skill, standing: str, *, locked: bool) -> str:
-    if skill.state == "shadowed":
-        return say("not offered, hidden by `{winner}`", winner=skill.winner)
-    if skill.state == "untrusted" and locked:
-        return say("not offered, because no lockfile pins it as it is")
-    if skill.state == "untrusted":
-        return say("not offered, because its folder is not trusted yet")
-    if skill.state == "blocked":
-        return say("not offered, because the scan blocks it")
-    if skill.state == "excluded":
-        return say("not offered, because a filter leaves it out")
-    if skill.is_tool:
-        return say("offered: models may call its tools")
-    return {
-        "full": say("offered, with its whole description"),
-        "shortened": say("offered, with a shortened description"),
-        "named": say("offered by name only: the budget has no room for its description"),
-        "unlisted": say("offered, but not listed: the budget has no room; `SkillSearch` finds it"),
-        "withheld": say(
-            "kept from the model by its own `disable-model-invocation`; a person can load it"
-        ),
-    }[standing]
+    if skill.state != "active":
+        unpinned = skill.state == "untrusted" and locked
+        reason = say("not pinned") if unpinned else say(skill.state)
+        return say("not offered ({reason})", reason=reason)
+    if standing == "withheld":
+        return say("not offered ({reason})", reason="`disable-model-invocation`")
+    how = {"shortened": say("truncated"), "named": say("name only"), "unlisted": say("not listed")}
+    return say("offered") + (f" ({how[standing]})" if standing in how else "")
 
 
 def _location_section(skill: Skill, found: list[Skill]) -> ReportSection:
     lines = [
         skill.path,
-        say("location {label} ({source})", label=skill.origin.label, source=skill.source),
+        f"{skill.origin.label} ({skill.source})",
     ]
-    for other in found[1:]:
-        if other.state == "shadowed":
-            lines.append(say("hides {ref}", ref=other.ref))
-        else:
-            lines.append(say("also found: {ref} ({state})", ref=other.ref, state=say(other.state)))
-    if skill.winner:
-        lines.append(say("hidden by {ref}, which goes before it", ref=skill.winner))
+    lines += [
+        say("also found: {ref} ({state})", ref=other.ref, state=say(other.state))
+        for other in found[1:]
+    ]
+    if skill.shadowed_by:
+        lines.append(say("hidden by {ref}, which goes before it", ref=skill.shadowed_by))
     return ReportSection(
-        say("Where it was found"), tuple(lines), "bad" if skill.state != "active" else "good"
+        say("Location"), tuple(lines), "bad" if skill.state != "active" else "good"
     )
 
 
 def _reading_section(skill: Skill) -> ReportSection:
     lines: list[str] = []
     if skill.origin.remote:
-        lines = [say("from the list of a server ({origin})", origin=skill.origin.remote)]
-        lines.append(say("its files are fetched and compared when it is loaded"))
-        lines += [_problem_line(problem) for problem in skill.problems]
-        return ReportSection(say("How it was read"), tuple(lines), "plain")
+        lines = [skill.origin.remote, *(_problem_line(problem) for problem in skill.problems)]
+        return ReportSection(say("Problems"), tuple(lines), "plain")
     try:
         document = skill.read()
     except SatchelError as exc:
-        return ReportSection(say("How it was read"), (render(exc.message),), "bad")
+        return ReportSection(say("Problems"), (render(exc.message),), "bad")
     for problem in skill.problems:
         lines.append(_problem_line(problem))
         if not _is_advised(skill, problem):
@@ -246,12 +228,12 @@ def _reading_section(skill: Skill) -> ReportSection:
     inert = [key for key in fields if key in FIELDS and FIELDS[key].status == "inert"]
     unknown = [key for key in fields if key not in FIELDS]
     if inert:
-        lines.append(say("kept but inert here: {fields}", fields=listed(inert)))
+        lines.append(f"{say('ignored')}{say(': ')}{join_names(inert)}")
     if unknown:
-        lines.append(say("unknown fields, kept: {fields}", fields=listed(unknown)))
+        lines.append(f"{say('unknown')}{say(': ')}{join_names(unknown)}")
     if not lines:
-        return ReportSection(say("How it was read"), (say("cleanly, nothing repaired"),), "good")
-    return ReportSection(say("How it was read"), tuple(lines), "bad" if skill.problems else "plain")
+        return ReportSection(say("Problems"), (say("no problems"),), "good")
+    return ReportSection(say("Problems"), tuple(lines), "bad" if skill.problems else "plain")
 
 
 def _problem_line(problem: Problem) -> str:
@@ -264,15 +246,9 @@ def _is_advised(skill: Skill, problem: Problem) -> bool:
     return skill.state == "active" and problem.severity != "note"
 
 
-def _catalogue_section(skill: Skill, account: Account, standing: str) -> ReportSection:
-    cost = len(skill.description) + len(skill.when_to_use)
-    lines = (
-        account.summary(),
-        say("its description has {count} characters", count=cost),
-    )
-    return ReportSection(
-        say("What the model is told"), lines, "good" if standing in ("full", "shortened") else "bad"
-    )
+def _catalogue_section(account: Account, standing: str) -> ReportSection:
+    mood = "good" if standing in ("full", "shortened") else "bad"
+    return ReportSection(say("Catalogue"), (account.summary(),), mood)
 
 
 class _TraceHistory(NamedTuple):
@@ -380,18 +356,15 @@ def _names(rows: Any) -> list[str]:
 def _selection_lines(choices: SelectionCounts) -> list[str]:
     if not choices.requests:
         return []
-    lines = [
-        say("chosen for {count} of {total} requests", count=choices.times, total=choices.requests)
-    ]
+    share = say("{count} of {total}", count=choices.times, total=choices.requests)
+    lines = [f"{say('chosen')}{say(': ')}{share}"]
     if choices.times:
         when = _format_time(choices.last)
-        lines.append(say("  last: {when}, “{goal}”", when=when, goal=_short(choices.goal)))
+        lines.append(f"  {when}, “{_short(choices.goal)}”")
     if choices.runner_up:
         lines.append(say("came next for {count}", count=choices.runner_up))
-        instead = listed(f"`{name}`" for name in choices.instead) or say("no skill")
-        lines.append(
-            say("  last: “{goal}”, which got {names}", goal=_short(choices.passed), names=instead)
-        )
+        instead = join_names(f"`{name}`" for name in choices.instead) or say("no skill")
+        lines.append(f"  “{_short(choices.passed)}” → {instead}")
     return lines
 
 
@@ -405,28 +378,20 @@ def _usage_section(skill: Skill, past: _TraceHistory) -> ReportSection:
     failed = past.failed
     if not skill.is_tool:
         lines = [
-            say("last offered to a model: {when}", when=_format_time(past.offered)),
-            say("last loaded: {when}", when=_format_time(past.loaded)),
+            f"{say('offered')}{say(': ')}{_format_time(past.offered)}",
+            f"{say('loaded')}{say(': ')}{_format_time(past.loaded)}",
         ]
     if skill.is_tool or past.ran is not None:
-        lines.append(say("its program last ran: {when}", when=_format_time(past.ran)))
+        lines.append(f"{say('ran')}{say(': ')}{_format_time(past.ran)}")
     if failed is not None:
-        line = say(
-            "last failure: {when}, {message}",
-            when=_format_time(failed["time"]),
-            message=" ".join(render(failed["message"] or "").split()),
-        )
-        if past.loaded is not None and failed["time"] < past.loaded:
-            line += say(" (before the last load)")
-        elif past.well is not None and failed["time"] < past.well:
-            line += say(" (it has run well since)")
-        lines.append(line)
-    return ReportSection(say("When it was used"), tuple(lines))
+        message = " ".join(render(failed["message"] or "").split())
+        lines.append(f"{say('failed')}{say(': ')}{_format_time(failed['time'])}, {message}")
+    return ReportSection(say("History"), tuple(lines))
 
 
 def _format_time(moment: float | None) -> str:
     if moment is None:
-        return say("never, as far as the trace goes back")
+        return say("never")
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
@@ -441,9 +406,9 @@ def _advice(
     if skill.state in ("untrusted", "blocked"):
         code = "unpinned" if policy == "locked" else "untrusted"
         code = "blocked" if skill.state == "blocked" else code
-        return [Problem(code, values={"name": skill.typed}).fix]
+        return [Problem(code, values={"name": skill.reference}).fix]
     if skill.state == "shadowed":
-        return [say("Rename it, or remove `{winner}`", winner=skill.winner)]
+        return [Problem("shadowed").fix]
     if skill.state == "excluded":
         return [say("Change `include`, `exclude` or `tags` in `satchel.toml`")]
     if refusal is not None:
@@ -452,23 +417,8 @@ def _advice(
     if failed is not None and failed.get("fix"):
         advice.insert(0, render(failed["fix"]))
     if skill.is_tool and source is not None and not advice:
-        tool = source.tools[0]
-        advice.append(
-            say("Its last call failed. See how: `satchel try {tool}`", tool=tool)
-            if failed is not None
-            else say("Nothing to fix. Call one of its tools: `satchel try {tool}`", tool=tool)
-        )
-    if standing == "unlisted":
-        advice.append(
-            say(
-                "Pin it: add `{name}` to `pin`, raise `budget`, or leave others out with `exclude`",
-                name=skill.name,
-            )
-        )
-    elif standing in ("named", "shortened"):
-        advice.append(
-            say("Put what matters for choosing it into the first sentence of its description")
-        )
+        advice.append(say("Run `{command}`", command=f"satchel try {source.tools[0]}"))
+    if standing in ("unlisted", "named", "shortened"):
         advice.append(say("Pin it: add `{name}` to `pin`, or raise `budget`", name=skill.name))
     elif standing == "full" and not advice:
         advice.append(_no_fix_needed(skill))
@@ -476,33 +426,27 @@ def _advice(
 
 
 def _no_fix_needed(skill: Skill) -> str:
-    return say(
-        "Nothing to fix. If a model passes it by, ask about the request: "
-        '`satchel why {name} --goal "…"`',
-        name=skill.typed,
-    )
+    return say("Run `{command}`", command=f'satchel why {skill.reference} --goal "…"')
 
 
 def _unknown(name: str, library: Library) -> SkillReport:
     """Report on a name without a skill: a broken or missing file, or a misspelt name."""
-    problems = (*library.snapshot().problems, *library.tools().problems)
-    related = problems_named(name, problems) or [
-        one for one in library.strays() if name in (base := os.path.basename(one.path), base[:-3])
-    ]
+    problems, strays = (*library.snapshot().problems, *library.tools().problems), library.strays()
+    related = problems_named(name, problems) or problems_named(name, strays)
+    related = related or problems_named(f"{name}.md", strays)
     if related:
         lines: list[str] = []
         for problem in related:
             lines += [problem.path, f"  {_problem_line(problem)}"]
         grave = any(problem.severity == "error" for problem in related)
-        chapter = ReportSection(say("What is wrong"), tuple(lines), "broken" if grave else "bad")
+        chapter = ReportSection(say("Problems"), tuple(lines), "broken" if grave else "bad")
         advice = tuple(dict.fromkeys(problem.fix for problem in related))
         facts = {"found": False, "problems": [problem.to_dict() for problem in related]}
         return SkillReport(name, say("found, but it is not a skill"), (chapter,), advice, facts)
     near = names_like(name, library.every())
-    advice = (
-        [say("Did you mean {names}?", names=listed(f"`{item}`" for item in near))] if near else []
-    )
-    advice.append(say("See where skills are looked for: `satchel locations`"))
+    names = join_names(f"`{item}`" for item in near)
+    advice = [say("Did you mean {names}?", names=names)] if near else []
+    advice.append(say("Run `{command}`", command="satchel list --locations"))
     facts = {"found": False, "near": near}
     return SkillReport(name, say("no skill of that name in any location"), (), tuple(advice), facts)
 

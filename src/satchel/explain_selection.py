@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.i18n import language, listed, render, say
+from satchel.i18n import join_names, language, render, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -74,30 +74,25 @@ def verdict(explanation: SelectionExplanation) -> Iterator[str]:
     if not explanation.offered:
         yield say("it is not offered, so it cannot be chosen")
         if place.rank:
-            yield say("if it were offered, it would be {rank}", rank=rank)
+            yield rank
         else:
-            yield say("nothing of it matches, either")
+            yield say("nothing of it matches")
     elif explanation.chosen:
         yield say("it would be chosen: {rank}", rank=rank)
     elif explanation.copy_of:
-        yield say(
-            "it is not chosen: its near copy `{name}` stands for it", name=explanation.copy_of
-        )
-    elif place.rank:
-        yield say("it is not chosen: {rank}", rank=rank)
-    elif place.match is not None:
-        reason = reason_text(place.match) or say("nothing of it matches")
-        yield say("it is not chosen: {reason}", reason=reason)
+        copy = say("`{name}` is a near duplicate", name=explanation.copy_of)
+        yield say("it is not chosen: {reason}", reason=copy)
     else:
-        yield say("it is not chosen: nothing of it matches")
+        reason = rank if place.rank else reason_text(place.match) if place.match else ""
+        yield say("it is not chosen: {reason}", reason=reason or say("nothing of it matches"))
     if not answer.matches and answer.threshold and place.rank:
         yield say(
-            "no skill is: {fit} % sure of the best; at least {needed} % is needed",
-            fit=round(100 * answer.fit),
-            needed=round(100 * answer.threshold),
+            "the closest reaches {fit} %, {needed} % is needed",
+            fit=int(100 * answer.fit + 1e-6),
+            needed=int(100 * answer.threshold + 1e-6),
         )
     elif explanation.offered and not explanation.chosen and answer.matches:
-        names = listed(f"`{match.name}`" for match in answer.matches)
+        names = join_names(f"`{match.name}`" for match in answer.matches)
         yield say("chosen instead: {names}", names=names)
 
 
@@ -154,10 +149,9 @@ def score_differences(
 def difference_text(match: Match, theirs: Mapping[str, float], own: Mapping[str, float]) -> str:
     """Describe why another skill ranks higher."""
     found = [
-        say("{field} (+{more})", field=label(field, theirs), more=f"{value:.2f}")
-        for field, value in score_differences(theirs, own)
+        f"{label(field, theirs)} (+{value:.2f})" for field, value in score_differences(theirs, own)
     ]
-    return listed(found) or reason_text(match)
+    return join_names(found) or reason_text(match)
 
 
 def reason_text(match: Match) -> str:
@@ -195,11 +189,9 @@ def decided_by_mention(answer: Detection) -> bool:
 def missing_words(explanation: SelectionExplanation) -> list[str]:
     """Significant words of the request that the skill lacks; none when mentions decided."""
     place = explanation.place
-    return (
-        []
-        if place is None or decided_by_mention(explanation.answer)
-        else significant_words(place.missing)
-    )
+    if place is None or decided_by_mention(explanation.answer):
+        return []
+    return significant_words(place.missing)
 
 
 def significant_words(words: Iterable[str]) -> list[str]:
@@ -218,14 +210,10 @@ def significant_words(words: Iterable[str]) -> list[str]:
             continue
         if not latin and (plain[0] in _DEMONSTRATIVES or plain[:1] == plain[1:]):
             continue
-        if not latin and _shares(plain, found):  # another segmentation of the same word
-            continue
+        if any(char in other for other in found for char in plain if not char.isascii()):
+            continue  # another segmentation of the same word
         found.append(word)
     return found
-
-
-def _shares(word: str, found: Iterable[str]) -> bool:
-    return any(char in other for other in found for char in word if not char.isascii())
 
 
 def next_steps(explanation: SelectionExplanation) -> Iterator[str]:
@@ -245,8 +233,6 @@ def next_steps(explanation: SelectionExplanation) -> Iterator[str]:
         if explanation.offered and explanation.answer.matches:
             yield _mention_advice(skill.name)
         return
-    if not place.rank:
-        yield say("This request may simply not be for it: then there is nothing to do")
     if not explanation.offered:
         return
     if place.ahead and explanation.answer.matches:
@@ -254,6 +240,8 @@ def next_steps(explanation: SelectionExplanation) -> Iterator[str]:
             "Say in the description of `{name}` what it is not for, if it is not for this",
             name=place.ahead[0][0].name,
         )
+    if missing_words(explanation):
+        yield say("Add the missing words to its description, if it is for such requests")
     yield _mention_advice(skill.name)
 
 

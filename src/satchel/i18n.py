@@ -39,6 +39,14 @@ def language() -> str:
     return "en"
 
 
+def model_language() -> str:
+    """The language of tools for the model: by `SATCHEL_LANG` alone.
+
+    Another locale of the terminal must not change the prompt, which the provider caches.
+    """
+    return "zh" if os.environ.get("SATCHEL_LANG", "").lower().startswith("zh") else "en"
+
+
 def set_language(name: str) -> None:
     """Set the language of this task or thread; empty resets it to that of the process."""
     _reader.set(name if name in LANGUAGES else "")
@@ -103,7 +111,7 @@ def render(text: str) -> str:
         return text
     sentence = text.people or text.template
     sentence = table(language()).get(sentence, sentence)
-    return _fill(sentence, text.values, listed, render)
+    return _fill(sentence, text.values, join_names, render)
 
 
 def join_messages(messages: Iterable[str]) -> str:
@@ -182,7 +190,7 @@ def _fill(
     return template.format(**filled) if filled else template
 
 
-def listed(words: Iterable[str]) -> str:
+def join_names(words: Iterable[str]) -> str:
     """Join words with the comma of the user's language."""
     return ("、" if language() == "zh" else ", ").join(words)
 

@@ -10,13 +10,12 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import NotFound, Refused, SatchelError
-from satchel.i18n import Message, listed, render, say
+from satchel.i18n import Message, join_names, render, say
 from satchel.library import (
     Filter,
     Library,
     ScanCache,
     TrustStore,
-    WalkLimits,
     default_locations,
 )
 from satchel.library.fingerprint import VerdictCache
@@ -43,23 +42,19 @@ def library_for(settings: Settings) -> Library:
         NotFound: the project's folder does not exist.
     """
     if not os.path.isdir(settings.project):
-        raise NotFound(
-            say("There is no folder `{path}`", path=settings.project),
-            say("Create it, or give a folder that exists"),
-        )
+        raise NotFound(say("There is no `{path}`", path=settings.project))
     state, cache = settings.paths.state, settings.paths.cache
     where = state or None if settings.trace == "file" else None
     trace = Trace(where, settings.project, enabled=settings.trace != "off")
     served, wrong = _server_locations(settings)
     library = Library(
         [*default_locations(settings), *served],
-        bounds=WalkLimits(settings.max_depth, settings.max_folders),
         wanted=Filter(settings.include, settings.exclude, settings.tags),
         trust=TrustStore(
             os.path.join(state, "trust.json") if state else None, locked=settings.trust == "locked"
         ),
         scans=VerdictCache(cache, _allowlist(settings)),
-        index=ScanCache(cache) if settings.use_index and cache else None,
+        index=ScanCache(cache) if cache else None,
         trace=trace,
         problems=[*setting_problems(settings), *wrong],
     )
@@ -108,7 +103,9 @@ class Notices:
         """Log what changed since the last snapshot."""
         found: dict[str, list[str]] = {}
         for skill in snapshot.hidden:  # by state: another state needs a sentence in `_sentence`
-            name = f"{skill.name} ({skill.winner})" if skill.state == "shadowed" else skill.name
+            name = (
+                f"{skill.name} ({skill.shadowed_by})" if skill.state == "shadowed" else skill.name
+            )
             unpinned = skill.state == "untrusted" and self._library.is_unpinned(skill)
             found.setdefault("unpinned" if unpinned else skill.state, []).append(name)
         if line := self._library.untrusted_notice():
@@ -146,11 +143,11 @@ def _sentence(kind: str, names: str) -> str:
     """The warning of a kind; empty for kinds that were requested, such as `excluded`."""
     return {
         "untrusted": names,
-        "unpinned": say("Skills not offered, since no lockfile pins them: {names}", names=names),
-        "blocked": say("Skills not offered, since the scan blocks them: {names}", names=names),
-        "modified": say("Skills modified since they were installed: {names}", names=names),
-        "shadowed": say("Skills hidden by others of the same name: {names}", names=names),
-        "broken": say("Files that cannot be used as skills: {names}", names=names),
+        "unpinned": say("Skills {state}: {names}", state=say("not pinned"), names=names),
+        **{
+            state: say("Skills {state}: {names}", state=say(state), names=names)
+            for state in ("blocked", "modified", "shadowed", "broken")
+        },
         "settings": say("Settings ignored: {names}", names=names),
         "unmatched": say("No skill matches these patterns of `include`: {names}", names=names),
     }.get(kind, "")
@@ -159,8 +156,8 @@ def _sentence(kind: str, names: str) -> str:
 def _some(names: Iterable[str]) -> str:
     every = list(names)
     if len(every) <= _MAX_NAMES_LOGGED:
-        return listed(every)
-    shown = listed(every[:_MAX_NAMES_LOGGED])
+        return join_names(every)
+    shown = join_names(every[:_MAX_NAMES_LOGGED])
     return say("{names} and {count} more", names=shown, count=len(every) - _MAX_NAMES_LOGGED)
 
 
@@ -205,12 +202,11 @@ def find_skill(library: Library, skill: Skill | str) -> Skill:
         NotFound: there is no such skill.
     """
     if isinstance(skill, str):
-        library.tools(refresh=True)
-        found = library.find(skill)
+        found = library.refresh().find(skill)
         if not found:
             raise NotFound(
                 Message("There is no skill `{name}`", name=skill),
-                Message("Run `satchel list --all` to see what there is"),
+                Message("Run `{command}`", command="satchel list --all"),
             )
         skill = found[0]
     return skill
@@ -226,7 +222,7 @@ def review_folder(
         settings: The project's settings.
         progress: Called with the number of scanned skills and the total.
     """
-    library.tools(refresh=True)
+    tools = library.refresh().tools
     waiting = [skill for skill in library.untrusted_skills() if not skill.origin.remote]
     programs: list[Skill] = []
     blocked: list[Skill] = []
@@ -236,16 +232,19 @@ def review_folder(
         if progress is not None:
             progress(at, len(waiting))
         try:
-            report = library.seals.scan(skill, found=found)
+            has_programs = library.integrity.has_programs(skill)
+            if has_programs is None:
+                report = library.integrity.scan(skill, found=found)
+                has_programs = bool(report.inventory.programs)
+                if report.verdict == "blocked" and not library.integrity.is_accepted(skill):
+                    blocked.append(skill)
         except SatchelError as exc:
-            values = {"name": skill.typed, "reason": exc.why}
+            values = {"name": skill.reference, "reason": exc.why}
             problems.append(Problem("not-scannable", skill.path, values=values))
             continue
-        if report.inventory.programs or library.tools().of(skill) is not None:
+        if has_programs or tools.of(skill) is not None:
             programs.append(skill)
-        if report.verdict == "blocked" and not library.seals.is_accepted(skill):
-            blocked.append(skill)
-    library.seals.record_verdicts(found)
+    library.integrity.record_verdicts(found)
     if progress is not None:
         progress(len(waiting), len(waiting))
     return FolderReview(

@@ -13,6 +13,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from satchel._optional import renamed_attribute
 from satchel.errors import AccessDenied, InvalidInput, Refused, SatchelError
 from satchel.i18n import Message
 from satchel.project import (
@@ -61,7 +62,7 @@ class Satchel:
         settings: Settings,
         *,
         detector: Detector | None = None,
-        engine: ProgramRunner | None = None,
+        runner: ProgramRunner | None = None,
         explicit: bool = True,
     ) -> None:
         """Compose parts made elsewhere; `for_project` makes them all.
@@ -70,11 +71,11 @@ class Satchel:
             library: The skills.
             settings: The settings in force.
             detector: Selects skills; the default detector when None.
-            engine: Runs the programs of tool skills.
+            runner: Runs the programs of tool skills.
             explicit: Whether a mention of a skill in the request overrides a custom detector. The
                 built-in detectors handle mentions themselves.
         """
-        self._engine = engine
+        self._runner = runner
         self.library = library
         self.settings = settings
         self.trace = library.trace
@@ -114,7 +115,7 @@ class Satchel:
         """
         chosen = load_settings(os.fspath(path), **settings)
         library = library_for(chosen)
-        library.notify = Notices(library)
+        library.on_change(Notices(library))
         return cls(library, chosen, detector=detector, explicit=explicit)
 
     def refresh(self) -> Snapshot:
@@ -194,7 +195,6 @@ class Satchel:
         *,
         approve: Approve = None,
         ask: Sequence[str] = (),
-        changes: Literal["tail", "rebuild"] | None = None,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         tools: Sequence[str] | None = None,
@@ -206,46 +206,38 @@ class Satchel:
                 returns True to allow the call. True allows all; None refuses tools that write or
                 use the network.
             ask: Patterns of further tools that need approval (`Bash(*)`, `shop_*`).
-            changes: How a changed library is announced; the setting `changes` when None.
             include: Only skills that match one of these patterns.
             exclude: No skills that match one of these.
             tools: Patterns of the tools that may be called; all of them when None.
 
         Raises:
-            InvalidInput: `changes` or a pattern is not valid.
+            InvalidInput: a pattern is not valid.
         """
-        if changes not in (None, "tail", "rebuild"):
-            raise InvalidInput(
-                f"`changes` is `tail` or `rebuild`, not `{changes}`",
-                "Leave it out: the setting `changes` counts then",
-            )
-        settings = self.settings._replace(changes=changes) if changes else self.settings
         warn_unmatched(self.library, include)
         within = () if tools is None else (tools,)
-        return self._session(settings, [(include, exclude)], approve, ask, within)
+        return self._session([(include, exclude)], approve, ask, within)
 
     def _session(
         self,
-        settings: Settings,
         filters: Iterable[Sequence[Sequence[str]]],
         approve: Approve,
         ask: Sequence[str],
         within: Sequence[Sequence[str]],
         stack: tuple[str, ...] = (),
     ) -> Session:
-        from satchel.library.filtered import filter_library
+        from satchel.library import Filter
         from satchel.session.permissions import PermissionGate
         from satchel.session.session import Session
         from satchel.tools.permission_rules import as_patterns
 
         library = self.library
         for include, exclude in filters:
-            library = filter_library(library, as_patterns(include), as_patterns(exclude))
+            library = library.filtered(Filter(as_patterns(include), as_patterns(exclude)))
         return Session(
             library,
-            settings,
+            self.settings,
             detector=lambda: self.detector,
-            engine=self.engine,
+            runner=self.runner,
             gate=PermissionGate(self.trace, approve, ask, within),
             stack=stack,
         )
@@ -282,25 +274,26 @@ class Satchel:
         filters = ((include, exclude), *limits.filters)
         within = limits.within if tools is None else [*limits.within, tools]
         ask = [*ask, *limits.ask]
-        settings = self.settings._replace(changes=limits.changes)
-        session = self._session(settings, filters, approve, ask, within, limits.stack)
+        session = self._session(filters, approve, ask, within, limits.stack)
         session.take(state)
         return session
 
     @property
-    def engine(self) -> ProgramRunner:
+    def runner(self) -> ProgramRunner:
         """Runs the programs of tool skills. Its `progress` is called with each line of a build."""
-        if self._engine is None:
+        if self._runner is None:
             from satchel.tools.program_runner import ProgramRunner
 
-            self._engine = ProgramRunner(self.settings, self.trace)
-        return self._engine
+            self._runner = ProgramRunner(self.settings, self.trace)
+        return self._runner
+
+    engine = renamed_attribute("engine", "runner")
 
     def close(self) -> None:
         """End the programs of tool skills and the connections to servers."""
         self.library.close()
-        if self._engine is not None:
-            self._engine.close()
+        if self._runner is not None:
+            self._runner.close()
 
     def search(self, words: str, limit: int = 10, *, reasons: bool = True) -> list[Match]:
         """Rank all skills for some words, best first, without a threshold.
@@ -463,16 +456,16 @@ class Satchel:
         from satchel.doctor import tool_name_conflicts
         from satchel.explain import report_skill
 
-        tools = self.library.tools(refresh=fresh)
-        account = self.preview(budget, snapshot=self.library.snapshot()).account
+        snapshot = self.library.refresh() if fresh else self.library.snapshot()
+        account = self.preview(budget, snapshot=snapshot).account
         return report_skill(
             name,
             self.library,
             account,
             policy="ask" if self.settings.asks else self.settings.trust,
             taken=[
-                *(one for one in tools.problems if one.code == "tool-name-taken"),
-                *tool_name_conflicts(self.settings, tools),
+                *(one for one in snapshot.tools.problems if one.code == "tool-name-taken"),
+                *tool_name_conflicts(self.settings, snapshot.tools),
             ],
         )
 
@@ -519,15 +512,12 @@ class Satchel:
             Refused: the decision cannot be saved.
         """
         if not reason.strip():
-            raise InvalidInput(Message("A risk is accepted with a reason"), Message("Say why"))
+            raise InvalidInput(Message("A risk is accepted with a reason"))
         one = find_skill(self.library, skill)
-        seals = self.library.seals
-        if not one.origin.remote and seals.scan(one).verdict != "blocked":
-            raise InvalidInput(
-                Message("The scan does not block the skill `{name}`", name=one.name),
-                Message("There is nothing to accept"),
-            )
-        self.library.trust.accept(seals.digest(one), " ".join(reason.split()))
+        integrity = self.library.integrity
+        if not one.origin.remote and integrity.scan(one).verdict != "blocked":
+            raise InvalidInput(Message("The scan does not block the skill `{name}`", name=one.name))
+        self.library.trust.accept(integrity.digest(one), " ".join(reason.split()))
         self.library.refresh()
         return one
 
@@ -581,28 +571,23 @@ class Satchel:
         with suppress(AccessDenied):  # outside the project: no allowlist beside the lockfile
             scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
         name = os.path.basename(skill.base_dir)
-        seals = self.library.seals
+        integrity = self.library.integrity
 
         def digest() -> str:
             with suppress(SatchelError):  # a damaged lockfile: the skill is refused anyway
-                return seals.digest(skill)
+                return integrity.digest(skill)
             return ""
 
         try:
             tree, before = tree_of(skill), digest()
             report = scan_tree(tree, name=name, allow=self._allowances(scope))
             if report.verdict == "blocked" and before and digest() == before:
-                seals.record_verdicts({skill.base_dir: before})  # blocked in every session
+                integrity.record_verdicts({skill.base_dir: before})  # blocked in every session
             return report
         except OSError as exc:
-            raise Refused(
-                Message(
-                    "`{path}` cannot be read: {reason}",
-                    path=skill.base_dir,
-                    reason=exc.strerror or exc,
-                ),
-                Message("Check its permissions"),
-            ) from exc
+            reason = exc.strerror or exc
+            why = Message("`{path}` cannot be read: {reason}", path=skill.base_dir, reason=reason)
+            raise Refused(why, Message("Check the permissions")) from exc
 
     def _allowances(self, scope: Scope | None) -> list[Allowance]:
         from satchel.security.allowlist import ALLOWLIST_FILE, gather_allowances

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from satchel._fs import is_really_inside, read_small
 from satchel.errors import SettingsError
-from satchel.i18n import Message, listed, say
+from satchel.i18n import Message, join_names, render, say
 
 TrustPolicy = Literal["all", "ask", "locked"]
 Form = Literal["xml", "markdown", "json", "paths"]
@@ -24,107 +24,108 @@ class Setting(NamedTuple):
 
     name: str
     env: str
-    kind: Literal["integer", "flag", "text", "list", "table"]
+    kind: Literal["integer", "flag", "text", "list", "table", "record"]
     default: Any
     description: str
     project_may_set: bool = True
     choices: tuple[str, ...] = ()
 
 
+class ToolSettings(NamedTuple):
+    """The table `tools`: limits of tool skills."""
+
+    timeout: int = 30
+    processes: int = 0
+    """0 means twice the processors, at least 4."""
+    output: int = 8_000
+    memory: int = 512
+
+
+class ReadSettings(NamedTuple):
+    """The table `reading`: limits of ReadFile."""
+
+    scope: Literal["project", "skills"] = "project"
+    extensions: tuple[str, ...] = (
+        "md", "markdown", "txt", "rst", "json", "jsonl", "yaml", "yml", "toml", "ini", "cfg", "csv",
+        "tsv", "xml", "html", "css", "py", "js", "mjs", "cjs", "ts", "tsx", "jsx", "sh", "bash",
+        "ps1", "go", "rs", "rb", "java", "kt", "c", "h", "cpp", "hpp", "cs", "php", "pl", "lua",
+        "r", "sql", "tex", "svg", "tmpl",
+    )  # fmt: skip
+    limit: int = 40_000
+
+
 SETTINGS = (
     Setting("budget", "SKILLS_PROMPT_CHAR_BUDGET", "integer", 12_000,
-            "Characters that the catalogue may take in the prompt."),
+            "Characters of the catalogue in the prompt."),
     Setting("form", "SATCHEL_FORM", "text", "xml",
-            "Form of the catalogue; `paths` is Markdown with the path of each SKILL.md, for agents that have ReadFile and not Skill.",
+            "Form of the catalogue; `paths` is for agents without the Skill tool.",
             choices=("xml", "markdown", "json", "paths")),
     Setting("refresh_on_call", "SKILLS_REFRESH_ON_CALL", "flag", default=True,
-            description="Look for changed skills at every call of the Skill tool."),
+            description="Refresh at every call of the Skill tool."),
     Setting("trust", "SATCHEL_TRUST", "text", "all",
-            "Which skills are offered: `ask` (of a project only after `satchel trust`; the default of the commands), `all` (whatever is found; the default in Python), `locked` (only what `satchel.lock` pins). A project may only choose a stricter one.",
+            "Offered skills: `ask` (of trusted folders; default of the commands), `all` (default in Python), `locked` (pinned in `satchel.lock`).",
             choices=("ask", "all", "locked")),
     Setting("builtin", "SATCHEL_BUILTIN", "flag", default=False,
-            description="Offer the skills that ship with Satchel. `satchel chat` offers them unless this is false."),
+            description="Offer Satchel's built-in skills; `satchel chat` does by default."),
     Setting("ecosystem", "SATCHEL_ECOSYSTEM", "flag", default=True,
-            description="Also read other agents' folders: `.claude/skills`, `.codex/skills`, `~/.agents/skills` and more.",
+            description="Also read other agents' folders, such as `.claude/skills`.",
             project_may_set=False),
     Setting("locations", "SATCHEL_LOCATIONS", "list", (),
-            "Further folders with skills, and servers (`mcp:https://host/path`, `mcp:stdio:COMMAND`). A project may only add folders inside itself."),
+            "Further folders, and servers as `mcp:https://HOST/PATH` or `mcp:stdio:COMMAND`."),
     Setting("servers", "SATCHEL_SERVERS", "table", {},
-            "MCP servers whose skills are offered, by the name you give them: `address` or `command`, and where needed `token`, `headers`, `env` and `skills`. In the environment it is JSON.",
+            "MCP servers by name: `address` or `command`; `token`, `headers`, `env`, `skills`.",
             project_may_set=False),
     Setting("include", "SATCHEL_INCLUDE", "list", (),
-            "Offer only skills whose name or id matches one of these patterns (`git-*`)."),
+            "Offer only skills that match one of these patterns, such as `git-*`."),
     Setting("exclude", "SATCHEL_EXCLUDE", "list", (),
-            "Never offer skills whose name or id matches one of these patterns."),
+            "Never offer skills that match one of these patterns."),
     Setting("tags", "SATCHEL_TAGS", "list", (),
             "Offer only skills with one of these tags."),
     Setting("pin", "SATCHEL_PIN", "list", (),
-            "Names that are listed first and in full when the budget is short."),
+            "Skills that are listed first and in full."),
     Setting("shortlist", "SATCHEL_SHORTLIST", "integer", 3,
-            "Skills that are named beside a request because they may fit it; 0 names none."),
-    Setting("changes", "SATCHEL_CHANGES", "text", "tail",
-            "How a conversation is told that the library changed: `tail` (at the end of the next request, so that the cached prompt stays; only other tools rebuild it), `rebuild` (prompt and tools are made anew before the next request).",
-            choices=("tail", "rebuild")),
-    Setting("vectors", "SATCHEL_VECTORS", "text", "",
-            "A model that compares meanings: a folder with an ONNX file and its tokenizer, `model2vec:FOLDER`, or the address of an embeddings endpoint. Empty compares words alone.",
+            "Skills suggested beside a request; 0 for none."),
+    Setting("embeddings", "SATCHEL_EMBEDDINGS", "text", "",
+            "Embedding model: an ONNX folder, `model2vec:FOLDER` or the address of an endpoint.",
             project_may_set=False),
     Setting("model", "SATCHEL_MODEL", "text", "",
-            "Who answers in `satchel chat` and `satchel run`, as `provider:name` (`anthropic:claude-sonnet-5`). A project may not choose who is paid.",
+            "Model of the agent, such as `anthropic:claude-sonnet-5`.",
             project_may_set=False),
     Setting("engine", "SATCHEL_ENGINE", "text", "local",
-            "Where goals run: `local` (this process), `dbos` (they survive it, in a database), `temporal` (on a Temporal server).",
+            "Engine of goals: `local`, `dbos`, `dbos:URL`, `temporal` or `temporal:HOST:PORT/NAMESPACE/QUEUE`.",
             project_may_set=False, choices=("local", "dbos", "temporal")),
-    Setting("database", "SATCHEL_DATABASE", "text", "",
-            "Where the engine `dbos` keeps goals: `sqlite:///FILE` or `postgresql://USER@HOST/NAME`. Empty is a SQLite file in the state folder, one for each project.",
-            project_may_set=False),
-    Setting("temporal", "SATCHEL_TEMPORAL", "text", "",
-            "Where the engine `temporal` finds its server: `HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out. Empty is as Temporal's own settings say (`TEMPORAL_ADDRESS` and others), with the queue `satchel`.",
-            project_may_set=False),
     Setting("limits", "SATCHEL_LIMITS", "table", {},
-            "What each provider is asked at most while goals run, by its name: `per_second` and `at_once`, for all workers of an engine together. In the environment it is JSON.",
+            "Rate limits of model providers by name: `per_second`, `at_once`.",
             project_may_set=False),
-    Setting("max_depth", "SATCHEL_MAX_DEPTH", "integer", 6,
-            "How many folders deep a location is searched.", project_may_set=False),
-    Setting("max_folders", "SATCHEL_MAX_FOLDERS", "integer", 500_000,
-            "How many folders of a location are searched.", project_may_set=False),
-    Setting("use_index", "SATCHEL_INDEX", "flag", default=True,
-            description="Keep an index of large locations in the cache folder, so that the next start is fast.", project_may_set=False),
     Setting("trace", "SATCHEL_TRACE", "text", "file",
-            "Where trace events go: `file` (so that `satchel why` knows the past), `memory`, `off`.",
+            "Where trace events go; `satchel why` reads the file.",
             choices=("file", "memory", "off"), project_may_set=False),
-    Setting("read", "SATCHEL_READ", "text", "project",
-            "What ReadFile may read: `project` (text files below the project and in the folders of offered skills), `skills` (only files of skills that the conversation may use).",
-            choices=("project", "skills"), project_may_set=False),
-    Setting("read_extensions", "SATCHEL_READ_EXTENSIONS", "list",
-            ("md", "markdown", "txt", "rst", "json", "jsonl", "yaml", "yml", "toml", "ini", "cfg", "csv", "tsv",
-             "xml", "html", "css", "py", "js", "mjs", "cjs", "ts", "tsx", "jsx", "sh", "bash", "ps1", "go", "rs",
-             "rb", "java", "kt", "c", "h", "cpp", "hpp", "cs", "php", "pl", "lua", "r", "sql", "tex", "svg", "tmpl"),
-            "File extensions that ReadFile may read.", project_may_set=False),
-    Setting("read_limit", "SATCHEL_READ_LIMIT", "integer", 40_000,
-            "Characters that ReadFile returns at most at once."),
+    Setting("reading", "SATCHEL_READING", "record", ReadSettings(),
+            "Limits of ReadFile: `scope` (`project` or `skills`), `extensions`, `limit` (characters).",
+            project_may_set=False),
     Setting("packaged", "SATCHEL_PACKAGED", "flag", default=True,
-            description="Offer the tools of packaged skills; `SKILL_<NAME>_ENABLED` turns one of them off.", project_may_set=False),
-    Setting("tool_language", "SATCHEL_TOOL_LANGUAGE", "text", "en",
-            "Language in which packaged tools describe themselves and answer the model; `SATCHEL_LANG=zh` chooses it too.",
-            choices=("en", "zh")),
-    Setting("tool_timeout", "SATCHEL_TOOL_TIMEOUT", "integer", 30,
-            "Seconds that a call of a tool skill may take, unless its skill.yaml says otherwise.", project_may_set=False),
-    Setting("tool_processes", "SATCHEL_TOOL_PROCESSES", "integer", 0,
-            "Calls of tool skills that run at once; 0 means twice the processors, at least 4.", project_may_set=False),
-    Setting("tool_output", "SATCHEL_TOOL_OUTPUT", "integer", 8_000,
-            "Characters of a tool skill's answer that reach the model.", project_may_set=False),
-    Setting("tool_memory", "SATCHEL_TOOL_MEMORY", "integer", 512,
-            "Megabytes that a tool skill's program and its children may hold together.", project_may_set=False),
+            description="Offer packaged skills; `SKILL_<NAME>_ENABLED` turns one off.", project_may_set=False),
+    Setting("tools", "SATCHEL_TOOLS", "record", ToolSettings(),
+            "Limits of tool skills: `timeout` (seconds), `processes` (0: automatic), `output` (characters), `memory` (MB).",
+            project_may_set=False),
     Setting("create_missing", "SATCHEL_CREATE_MISSING", "flag", default=False,
             description="Create the user's skills folder at start-up.", project_may_set=False),
     Setting("sandbox", "SATCHEL_SANDBOX", "text", "required",
-            "When programs of skills run: `required` (only in a sandbox that holds), `own` (where none holds, the user's own skills run without), `off` (always without).",
+            "Programs of skills: `required` (only in a sandbox), `own` (your own skills also without), `off` (no sandbox).",
             choices=("required", "own", "off"), project_may_set=False),
-    Setting("sandbox_tier", "SATCHEL_SANDBOX_TIER", "text", "auto",
-            "Which sandbox: `bwrap` (bubblewrap and seccomp), `landlock` (Landlock and seccomp), `auto` (the first of these that holds).",
-            choices=("auto", "bwrap", "landlock"), project_may_set=False),
 )  # fmt: skip
-"""Every setting; the reference page is made from this table."""
+"""Every setting; the reference page is made from this table. Tables are JSON in the environment."""
+RENAMED = {
+    "vectors": "embeddings",
+    "database": 'engine = "dbos:URL"',
+    "temporal": 'engine = "temporal:HOST:PORT/NAMESPACE/QUEUE"',
+    "read": "reading.scope",
+    "read_extensions": "reading.extensions",
+    "read_limit": "reading.limit",
+    "tool_language": "SATCHEL_LANG",
+    **{f"tool_{name}": f"tools.{name}" for name in ToolSettings._fields},
+}
+"""Settings of 0.1 -> their replacement."""
 
 
 class DiskPaths(NamedTuple):
@@ -157,29 +158,16 @@ class Settings(NamedTuple):
     tags: tuple[str, ...] = ()
     pin: tuple[str, ...] = ()
     shortlist: int = 3
-    changes: Literal["tail", "rebuild"] = "tail"
-    vectors: str = ""
+    embeddings: str = ""
     model: str = ""
-    engine: Literal["local", "dbos", "temporal"] = "local"
-    database: str = ""
-    temporal: str = ""
+    engine: str = "local"
     limits: Mapping[str, Any] = {}
-    max_depth: int = 6
-    max_folders: int = 500_000
-    use_index: bool = True
     trace: Literal["file", "memory", "off"] = "file"
-    read: Literal["project", "skills"] = "project"
-    read_extensions: tuple[str, ...] = ()
-    read_limit: int = 40_000
     create_missing: bool = False
     sandbox: Literal["required", "own", "off"] = "required"
-    sandbox_tier: Literal["auto", "bwrap", "landlock"] = "auto"
-    tool_timeout: int = 30
-    tool_processes: int = 0
-    tool_output: int = 8_000
-    tool_memory: int = 512
+    reading: ReadSettings = ReadSettings()
     packaged: bool = True
-    tool_language: str = "en"
+    tools: ToolSettings = ToolSettings()
     asks: bool = False
     """Only skills of trusted folders are offered. It stays True when a project chooses `locked`,
     since the lockfile is the project's own."""
@@ -200,15 +188,9 @@ _SKILL_FILES = ("SKILL.md", "skill.yaml")
 _ROOT_MARKS = ("satchel.toml", ".agents", "satchel.lock", ".git")
 _SIMILAR_NAME_RATIO = 0.75
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
-_FLAGS = {
-    "true": True,
-    "1": True,
-    "yes": True,
-    "on": True,
-    "false": False,
-    "0": False,
-    "no": False,
-    "off": False,
+_FLAGS: dict[str, bool] = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
 }
 
 
@@ -283,10 +265,10 @@ def load_settings(
     project = os.path.abspath(os.path.expanduser(project))
     paths = find_paths(env)
     values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
-    values.update(_language_chosen(env), **(defaults or {}))
+    values.update(defaults or {})
     wanted = ""
     remarks: list[tuple[str, str, str]] = []
-    values.update(_file_values(paths.config, (), remarks))
+    _update(values, _file_values(paths.config, (), remarks))
     inside: list[str] = []
     for file, table in (("satchel.toml", ()), ("pyproject.toml", ("tool", "satchel"))):
         path = os.path.join(project, file)
@@ -315,13 +297,13 @@ def load_settings(
     for setting in SETTINGS:
         text = env.get(setting.env)
         if text is not None and text.strip():
-            values[setting.name] = _convert(setting, text, setting.env)
+            _update(values, {setting.name: _convert(setting, text, setting.env)})
     asks = values["trust"] == "ask" or (values["trust"], wanted) == ("all", "ask")
     values["trust"] = _stricter(values["trust"], wanted, project, remarks)
     for name, value in given.items():
         if name not in _BY_NAME:
             raise _no_setting(name)
-        values[name] = _convert(_BY_NAME[name], value, name)
+        _update(values, {name: _convert(_BY_NAME[name], value, name)})
     if "trust" in given:
         asks = values["trust"] == "ask"
     return Settings(
@@ -334,9 +316,11 @@ def load_settings(
     )
 
 
-def _language_chosen(env: Mapping[str, str]) -> dict[str, str]:
-    chinese = env.get("SATCHEL_LANG", "").lower().startswith("zh")
-    return {"tool_language": "zh"} if chinese else {}
+def _update(values: dict[str, Any], found: Mapping[str, Any]) -> None:
+    """Set values; a record is changed key by key."""
+    for name, value in found.items():
+        is_record = _BY_NAME[name].kind == "record"
+        values[name] = values[name]._replace(**value) if is_record else value
 
 
 def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str, str]]) -> str:
@@ -355,16 +339,21 @@ def similar_setting(name: str) -> str:
     return next(iter(get_close_matches(name, list(_BY_NAME), 1, cutoff=_SIMILAR_NAME_RATIO)), "")
 
 
-def _no_setting(name: str, path: str = "") -> SettingsError:
+def _no_setting(name: str, where: str = "") -> SettingsError:
+    if name in RENAMED:
+        return SettingsError(renamed_setting(name), say("See the settings reference"))
     near = similar_setting(name)
     return SettingsError(
-        say("`{path}` sets `{name}`, which does not exist", path=path, name=name)
-        if path
-        else say("There is no setting `{name}`", name=name),
+        say("There is no setting `{name}`", name=where or name),
         say("Did you mean {names}?", names=f"`{near}`")
         if near
         else say("See the settings reference"),
     )
+
+
+def renamed_setting(name: str) -> str:
+    """The sentence about a setting of 0.1 that has another name now."""
+    return Message("`{name}` is now `{new}`", name=name, new=RENAMED[name])
 
 
 def is_enabled(name: str, env: Mapping[str, str] | None = None) -> bool:
@@ -431,7 +420,7 @@ def _read_file(path: str, *, in_project: bool) -> bytes:
     except OSError as exc:
         raise SettingsError(
             Message("`{path}` cannot be used: {reason}", path=path, reason=exc.strerror),
-            "Correct the file",
+            "Correct it",
         ) from exc
     finally:
         os.close(descriptor)
@@ -460,23 +449,26 @@ def _file_values(
         found: Any = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as exc:
         raise SettingsError(
-            say("`{path}` is not valid TOML: {reason}", path=path, reason=exc),
-            say("Correct the file"),
+            say("`{path}` cannot be used: {reason}", path=path, reason=exc),
+            say("Correct it"),
         ) from exc
     for name in table:
         found = cast("dict[str, Any]", found).get(name, {})
         if not isinstance(found, dict):
             heading = ".".join(table)
             raise SettingsError(
-                say("`{path}` has `{name}`, which is no table", path=path, name=name),
-                say("Write `[{heading}]`", heading=heading),
+                say("`{path}` cannot be used: {reason}", path=path, reason=name),
+                say("Write `{value}`", value=f"[{heading}]"),
             )
     values: dict[str, Any] = {}
     for name, value in cast("dict[str, Any]", found).items():
         if name not in _BY_NAME:
             if similar_setting(name) in _STRICT:
-                raise _no_setting(name, path)
-            remarks.append(("setting-unknown", path, name))
+                raise _no_setting(name, f"{path}: {name}")
+            if name in RENAMED:
+                remarks.append(("setting-wrong", path, renamed_setting(name)))
+            else:
+                remarks.append(("setting-unknown", path, name))
             continue
         try:
             values[name] = _convert(_BY_NAME[name], value, f"{path}: {name}")
@@ -487,51 +479,55 @@ def _file_values(
     return values
 
 
+_KINDS = {
+    "integer": Message("a whole number"),
+    "flag": Message("true or false"),
+    "list": Message("a list of texts"),
+}
+
+
+def _wrong_value(setting: Setting, where: str, value: Any) -> SettingsError:
+    choices = join_names(f"`{choice}`" for choice in setting.choices)
+    kind = choices or render(_KINDS.get(setting.kind, Message("a table")))
+    return SettingsError(
+        say("`{where}` must be {kind}, not `{value}`", where=where, kind=kind, value=value),
+        say("See the settings reference"),
+    )
+
+
 def _convert(setting: Setting, value: Any, where: str) -> Any:
-    if setting.kind == "integer":
+    kind = setting.kind
+    if kind == "integer":
         try:
             number = int(value)
         except (TypeError, ValueError, OverflowError):
             number = -1
         if isinstance(value, bool) or number < 0:
-            raise SettingsError(
-                say("`{where}` must be a whole number, not `{value}`", where=where, value=value),
-                say("Write `{value}`", value=setting.default),
-            )
+            raise _wrong_value(setting, where, value)
         return number
-    if setting.kind == "flag":
+    if kind == "flag":
         flag = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
         if flag is None:
-            raise SettingsError(
-                say("`{where}` must be true or false, not `{value}`", where=where, value=value),
-                say("Write `true` or `false`"),
-            )
+            raise _wrong_value(setting, where, value)
         return flag
-    if setting.kind == "list":
+    if kind == "list":
         if isinstance(value, str):
             parts = _split_locations(value) if setting.name == "locations" else value.split(",")
             value = [part.strip() for part in parts]
         items = cast("list[Any]", value)
-        if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in items):
-            raise SettingsError(
-                say("`{where}` must be a list of texts, not `{value}`", where=where, value=items),
-                say("Write a list of texts"),
-            )
-        if any("\0" in item for item in items):
-            raise SettingsError(f"`{where}` contains a NUL character", Message("Remove it"))
+        if (
+            not isinstance(value, (list, tuple))
+            or not all(isinstance(one, str) for one in items)
+            or any("\0" in item for item in items)
+        ):
+            raise _wrong_value(setting, where, items)
         return tuple(item for item in items if item)
-    if setting.kind == "table":
-        return _table(value, where, setting.name)
+    if kind in {"table", "record"}:
+        return _table(setting, value, where)
     text = str(value).strip()
-    if setting.choices and text not in setting.choices:
-        choices = listed(f"`{choice}`" for choice in setting.choices)
-        raise SettingsError(
-            say(
-                "`{where}` is `{text}`, which is not one of {choices}",
-                where=where, text=text, choices=choices,
-            ),
-            say("Write one of {choices}", choices=choices),
-        )  # fmt: skip
+    name = text.partition(":")[0] if setting.name == "engine" else text
+    if setting.choices and name not in setting.choices:
+        raise _wrong_value(setting, where, text)
     return text
 
 
@@ -547,27 +543,33 @@ def _split_locations(text: str) -> list[str]:
     return re.findall(rf"(?:^|(?<=:))(?:{server}|[^:]*)(?=:|$)", text)
 
 
-def _table(value: Any, where: str, name: str) -> dict[str, dict[str, Any]]:
-    """Convert a table of tables, which the environment holds as JSON."""
-    limits = name == "limits"
+_SCOPES = ("project", "skills")
+_RECORD_KINDS: dict[type, Any] = {int: "integer", str: "text", tuple: "list"}
+
+
+def _table(setting: Setting, value: Any, where: str) -> dict[str, Any]:
+    """Convert a table, which the environment holds as JSON."""
     if isinstance(value, str):
         import json
 
         try:
             value = json.loads(value)
         except ValueError as exc:
-            raise SettingsError(
-                say("`{where}` is not valid JSON: {reason}", where=where, reason=exc),
-                say("Write it so: `{example}`", example='{"openai": {"per_second": 5}}')
-                if limits
-                else say('Write `{{"docs": {{"address": "https://…"}}}}`'),
-            ) from exc
+            raise _wrong_value(setting, where, value) from exc
     rows = cast("dict[str, Any]", value)
-    if not isinstance(value, dict) or not all(isinstance(row, dict) for row in rows.values()):
-        raise SettingsError(
-            say("`{where}` must be a table of tables, not `{value}`", where=where, value=rows),
-            say("Write `[limits.openai]` and below it `per_second = 5`")
-            if limits
-            else say("Write `[servers.docs]` and below it `address = …`"),
-        )
-    return rows
+    if not isinstance(value, dict):
+        raise _wrong_value(setting, where, rows)
+    if setting.kind == "table":
+        if not all(isinstance(row, dict) for row in rows.values()):
+            raise _wrong_value(setting, where, rows)
+        return rows
+    usual = setting.default._asdict()
+    found: dict[str, Any] = {}
+    for key, row in rows.items():
+        name = f"{setting.name}.{key}"
+        if key not in usual:
+            raise _no_setting(name)
+        kind = _RECORD_KINDS[type(usual[key])]
+        part = Setting(name, "", kind, usual[key], "", choices=_SCOPES if key == "scope" else ())
+        found[key] = _convert(part, row, f"{where}.{key}")
+    return found

@@ -182,7 +182,7 @@ def test_a_turn_that_wants_too_many_requests_ends_and_can_be_continued(start):
 
     agent, _ = start(script, limits=Limits(requests=2))
     result = agent.run_sync("go")
-    assert result.report.stopped == "The turn made all 2 requests it may"
+    assert result.report.stopped == "Limit reached: `requests` = 2"
     assert result.report.requests == 2
     assert agent.run_sync("continue").text == "Done."
 
@@ -191,7 +191,7 @@ def test_a_turn_that_takes_too_long_ends(start):
     far = Reply("come back later", status=429, headers={"retry-after": "60"})
     agent, _ = start([far, "Here."], limits=Limits(seconds=0.5))
     result = agent.run_sync("go")
-    assert result.report.stopped == "The turn took longer than 0.5 seconds"
+    assert result.report.stopped == "Limit reached: `seconds` = 0.5"
     assert agent.run_sync("again").text == "Here."
 
 

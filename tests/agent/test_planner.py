@@ -88,7 +88,7 @@ def test_a_repair_begins_with_the_very_same_bytes(start, provider, tmp_path):
     made = asyncio.run(decompose(GOAL, satchel=satchel, planner=planner))
     first, second = server.requests
     assert made.plan.steps[0].skill == "cataloging-apis"
-    assert "`no-such`, which is not here" in second.results[0].text
+    assert "`no-such`, which does not exist" in second.results[0].text
     assert "cataloging-apis" in second.results[0].text
     assert (first.tools, first.system) == (second.tools, second.system)
     assert second.messages[: len(first.messages)] == first.messages

@@ -59,15 +59,6 @@ def test_every_request_begins_with_the_bytes_of_the_one_before(sent, provider):
 
 
 @pytest.mark.req("B9")
-def test_with_rebuild_the_prefix_breaks_only_when_the_list_changed(sent):
-    requests = sent("satchel, changes = rebuild")
-    listed = set(talk.CHANGES) - {14}  # an edit of the instructions changes no list
-    assert broken(requests) == listed
-    now = next(one for one in requests if one.turn == 9)
-    assert "late-arrival" in now.parts[1].decode()
-
-
-@pytest.mark.req("B9")
 def test_a_new_tool_is_declared_with_the_next_request_and_breaks_the_prefix_once(tmp_path):
     def add(skills):
         make_tool_skill(skills, "weigh-tea")

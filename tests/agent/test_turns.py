@@ -83,7 +83,7 @@ def test_a_stopped_turn_reminds_of_what_it_loaded(start, project):
         return Reply("", calls=[("Skill", {"name": "strict"})])
 
     agent, server = start(script, limits=Limits(requests=1))
-    assert agent.run_sync("go").report.stopped == "The turn made its only request"
+    assert agent.run_sync("go").report.stopped == "Limit reached: `requests` = 1"
     agent.run_sync("next")
     there = text_of(server.requests[-1])
     assert "skills-loaded-before" in there or "<skill-loaded" in there
@@ -180,7 +180,7 @@ def test_a_skill_that_comes_with_the_name_of_a_tool_of_the_host_ends_no_turn(sta
 def test_a_limit_on_the_cost_that_cannot_hold_is_reported(start, project):
     known, server = start(["Hello."] * 2, limits=Limits(cost=0.000_000_1))
     report = known.run_sync("go").report
-    assert report.stopped == "The turn cost more than 1e-07 dollars"
+    assert report.stopped == "Limit reached: `cost` = 1e-07"
     assert report.notes == ()
     where = OpenAIProvider(api_key="none", base_url=server.base_url("openai"))
     model = OpenAIChatModel("my-local-model", provider=where)
@@ -189,7 +189,7 @@ def test_a_limit_on_the_cost_that_cannot_hold_is_reported(start, project):
     agent.close()
     assert report.stopped == ""
     assert report.notes == (
-        "The price of the model is not known: the limit on the cost did not hold",
+        "The limit `cost` was not applied: the price of the model is not known",
     )
 
 

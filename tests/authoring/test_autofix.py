@@ -23,11 +23,6 @@ def _mends(skill):
         ("python", f"name: {TOOL}", "name: Word-Count-Count", "skill.yaml", f"name: {TOOL}"),
         ("python", f"name: {TOOL}", 'name: "count"', "skill.yaml", f'name: "{TOOL}"'),
         ("python", f"name: {TOOL}", "name: do_word_count # x", "skill.yaml", "word_count_do # x"),
-        ("python", "runtime: python", "runtime: Python3", "skill.yaml", "runtime: python"),
-        ("typescript", "runtime: node", "runtime: typescript", "skill.yaml", "runtime: node"),
-        ("go", "runtime: go", "runtime: golang", "skill.yaml", "runtime: go"),
-        ("python", "entry: main.py", "entry: run.py", "skill.yaml", "entry: main.py"),
-        ("python", 'violets are blue\\n"\n', 'violets are blue\\n"', "skill.yaml", 'blue\\n"\n'),
         (
             "python",
             'description: "Counts the lines, words',
@@ -61,10 +56,6 @@ def test_certain_slips_are_mended(kind, old, new, file, better, tmp_path):
 
 def test_what_may_mean_two_things_is_left_alone(tmp_path):
     skill = write_good(tmp_path, "python")
-    skill.edit("entry: main.py", "entry: run.py")
-    skill.write("other.py", "pass\n")
-    assert _mends(skill) == []
-    skill.edit("entry: run.py", "entry: main.py")
     skill.edit("runtime: python", "runtime: perl")
     assert _mends(skill) == []
     skill.edit("runtime: perl", "runtime: python")
@@ -74,7 +65,7 @@ def test_what_may_mean_two_things_is_left_alone(tmp_path):
 
 def test_a_file_that_changed_meanwhile_is_not_written(tmp_path):
     skill = write_good(tmp_path, "python")
-    skill.edit("runtime: python", "runtime: py")
+    skill.edit(f"name: {TOOL}", "name: count")
     mends = _mends(skill)
     skill.edit("docs:", "# mine\ndocs:")
     with pytest.raises(Refused, match="changed meanwhile"):
@@ -84,7 +75,7 @@ def test_a_file_that_changed_meanwhile_is_not_written(tmp_path):
 
 def test_links_are_not_written_through(tmp_path):
     skill = write_good(tmp_path, "python")
-    skill.edit("runtime: python", "runtime: py")
+    skill.edit(f"name: {TOOL}", "name: count")
     real = tmp_path / "elsewhere.yaml"
     (skill.folder / "skill.yaml").rename(real)
     (skill.folder / "skill.yaml").symlink_to(real)

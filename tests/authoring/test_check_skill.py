@@ -15,8 +15,8 @@ from satchel.errors import NotFound
 from seed import MANIFEST, PYTHON
 
 pytestmark = pytest.mark.req("E5", "E9")
-NOT_RUN = {"answers", "refuses", "go-builds", "listed", "texts-language"}
-"""Boxes that stay open when nothing is run and nobody asks for a language."""
+NOT_RUN = {"answers", "refuses", "go-builds", "listed"}
+"""Boxes that stay open when nothing is run."""
 
 
 @pytest.mark.req("E11")
@@ -24,14 +24,12 @@ NOT_RUN = {"answers", "refuses", "go-builds", "listed", "texts-language"}
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_scaffold_is_green_as_generated(kind, language, tmp_path):
     skill = write_good(tmp_path, kind, language)
-    (report,) = check_folder(str(skill.folder), language=language)
+    (report,) = check_folder(str(skill.folder))
     assert report.failing == set()
     open_boxes = {one.rule for one in report.verdicts if one.state == "skip"}
-    assert not any(one.reason == "nobody looked at it" for one in report.verdicts)
+    assert not any(one.reason == "not checked" for one in report.verdicts)
     if kind == "skill":
         assert open_boxes == set()
-    else:
-        assert "texts-language" not in open_boxes
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.id.replace(" ", "-"))
@@ -55,24 +53,14 @@ def test_every_box_of_the_lists_is_a_rule():
     assert boxes == {*(f"A{at}" for at in range(1, 19)), *(f"B{at}" for at in range(1, 13))}
 
 
-def test_packages_are_judged_line_by_line(tmp_path):
+def test_packages_are_judged_by_file(tmp_path):
     skill = write_good(tmp_path, "python")
     skill.write("requirements.txt", "tableforge==2.0\n\n-e .\nhttps://example.org/a.whl\n")
     (report,) = check_folder(str(skill.folder))
-    slips = [one for one in report.verdicts if one.state == "fail"]
-    assert [(one.rule, one.line) for one in slips] == [("packages", 3), ("packages", 4)]
-    assert slips[0].message == "`requirements.txt` may only name packages: `-e .`"
-    node = write_good(tmp_path / "node", "typescript")
-    node.write("package.json", '{\n  "dependencies": {\n    "rows": "file:../rows"\n  }\n}\n')
-    (report,) = check_folder(str(node.folder))
     (slip,) = [one for one in report.verdicts if one.state == "fail"]
-    assert (slip.rule, slip.line) == ("packages", 3)
-
-
-def test_texts_in_another_language_than_asked_for(tmp_path):
-    skill = write_good(tmp_path, "python", "en")
-    (report,) = check_folder(str(skill.folder), language="zh")
-    assert report.failing == {"texts-language", "error-language"}
+    assert (slip.rule, os.path.basename(slip.path)) == ("packages", "requirements.txt")
+    assert "`requirements.txt` may only name published packages" in slip.message
+    assert "`-e .`" in slip.message
 
 
 # --- skills of strangers --------------------------------------------------------------------
@@ -83,7 +71,7 @@ def test_the_example_of_the_check_list_meets_its_own_rules_for_texts(tmp_path):
     folder.mkdir()
     (folder / "skill.yaml").write_text(MANIFEST, encoding="utf-8")
     (folder / "main.py").write_text(PYTHON, encoding="utf-8")
-    (report,) = check_folder(str(folder), language="zh")
+    (report,) = check_folder(str(folder))
     # The template catches nothing, and says nowhere that it wants to see a file.
     assert report.failing == {"no-uncaught", "files-declared"}
 
@@ -101,6 +89,7 @@ def _timed(folder) -> float:
         ("python", "main.py", "x = " + "(" * 150 + "1" + ")" * 150 + "\n"),
         ("python", "main.py", "x = " + "1 + " * 20_000 + "1\n"),
         ("python", "main.py", 'x = {"error": ' + '"a" + ' * 300 + '"b"}\n'),
+        ("python", "main.py", 'print("a", ' + "x + " * 900 + "x)\n"),
         ("python", "main.py", "\0" * 1000),
         ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "\n" * 900_000),
         ("skill", "SKILL.md", "---\nname: a\ndescription: b\n---\n" + "```\n" * 300_000),
@@ -119,5 +108,5 @@ def test_odd_files_are_told_and_not_opened(tmp_path):
     os.mkfifo(skill.folder / "main.py")
     (report,) = check_folder(str(skill.folder))
     assert "entry-exists" in report.failing
-    with pytest.raises(NotFound, match=r"no SKILL\.md and no skill\.yaml"):
+    with pytest.raises(NotFound, match=r"no SKILL\.md in"):
         check_folder(str(tmp_path))

@@ -44,13 +44,13 @@ def test_a_projects_own_filter_does_not_replace_trust(run, tmp_path, trusted):
     (tmp_path / "project/satchel.toml").write_text('exclude = ["stranger"]\n')
     status, said = run("test", "stranger")
     assert (status, "IT RAN" in said) == (4, False), said
-    assert "`stranger` is left out by a filter, so its program is not run" in said
+    assert "`stranger` is not run: excluded" in said
 
 
 def test_who_is_not_trusted_is_not_run(run):
     status, said = run("test", "stranger")
     assert (status, "IT RAN" in said) == (4, False), said
-    assert "`stranger` is not trusted, so its program is not run" in said
+    assert "`stranger` is not run: untrusted" in said
 
 
 def test_what_the_scan_blocks_is_not_run(run, tmp_path):
@@ -69,4 +69,4 @@ def test_who_is_shadowed_is_not_run(run, tmp_path):
     (hidden,) = [row for row in rows if row["state"] == "shadowed"]
     status, said = run("test", os.path.dirname(hidden["path"]))
     assert (status, "IT RAN" in said) == (4, False), said
-    assert "is shadowed by" in said
+    assert "is not run: shadowed" in said

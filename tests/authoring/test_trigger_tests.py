@@ -180,7 +180,7 @@ def test_a_folder_without_a_skill_says_so(tmp_path):
         with pytest.raises(NotFound, match=r"no SKILL\.md"):
             skill_at(str(folder))
     (tmp_path / "SKILL.md").write_text("# Only a heading\n")
-    with pytest.raises(SkillBroken, match="not a skill yet"):
+    with pytest.raises(SkillBroken, match="is not a skill"):
         skill_at(str(tmp_path))
 
 

@@ -121,12 +121,6 @@ def binary_that_may_not_run(skill: Skill) -> None:
     (skill.folder / "skill").chmod(0o644)
 
 
-@wrong("binary", "binary-fresh")
-def binary_older_than_its_source(skill: Skill) -> None:
-    made = (skill.folder / "skill").stat().st_mtime
-    os.utime(skill.folder / "main.c", (made + 60, made + 60))
-
-
 @wrong("python", "packages")
 def requirements_with_an_address(skill: Skill) -> None:
     skill.write("requirements.txt", "tableforge==2.0\n-e .\nhttps://example.org/a.whl\n")
@@ -203,11 +197,6 @@ def md_without_instructions(skill: Skill) -> None:
 def md_of_600_lines(skill: Skill) -> None:
     text = skill.read(MD)
     skill.write(MD, text + "- One more thing.\n" * 600)
-
-
-@wrong("skill", "last-newline")
-def md_without_a_last_line_end(skill: Skill) -> None:
-    skill.write(MD, skill.read(MD).rstrip("\n"))
 
 
 @wrong("skill", "script-ends")

@@ -87,17 +87,17 @@ def test_news_that_come_while_a_list_is_on_its_way_are_not_lost(visitor, house):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_filter_that_is_clicked_goes_before_news(visitor, order):
+def test_a_filter_that_is_chosen_goes_before_news(visitor, order):
     page = visitor.go("/skills")
     expect(names(page).filter(has_text="write-a-skill")).to_be_visible()
     holding = Holding(page, LIST)
     page.evaluate(NEWS)
     holding.wait_for(1)
-    page.locator(".chip", has_text="yours").click()
+    page.locator("#by-source").select_option("user")
     holding.wait_for(2)
     holding.held = holding.held[::order]
     holding.let_go()
-    expect(page.locator(".chip[aria-current]")).to_contain_text("yours")
+    expect(page.locator("#by-source")).to_have_value("user")
     expect(names(page).filter(has_text="write-a-skill")).to_have_count(0)
     expect(names(page).filter(has_text="press-juice")).to_be_visible()
 

@@ -53,8 +53,7 @@ def busy_house(tmp_path, model):
         tmp_path,
         **model.environment(),
         SATCHEL_MODEL="anthropic:claude-sonnet-5",
-        SATCHEL_ENGINE="dbos",
-        SATCHEL_DATABASE=f"sqlite:///{tmp_path / 'goals.db'}",
+        SATCHEL_ENGINE=f"dbos:sqlite:///{tmp_path / 'goals.db'}",
         SATCHEL_BUILTIN="false",
     )
     yield made
@@ -67,7 +66,7 @@ def workers(busy_house):
     started = []
 
     def start():
-        process = busy_house.server.start("worker", "--json")
+        process = busy_house.server.start("goal", "worker", "--json")
         started.append(process)
         return process
 

@@ -37,7 +37,7 @@ def test_a_skill_is_added(visitor, house):
     page.keyboard.type("Sharpen Knives")
     page.keyboard.press("Tab")
     page.keyboard.type("Sharpens knives. Use when they are blunt.")
-    tab_to(page, dialog.get_by_role("button", name="Add", exact=True))
+    tab_to(page, dialog.get_by_role("button", name="Create", exact=True))
     page.keyboard.press("Enter")
     page.wait_for_url("**/skills?**")
     assert (house.skills / "sharpen-knives" / "SKILL.md").is_file()
@@ -52,9 +52,11 @@ def test_a_skill_is_found_opened_and_deleted(visitor, house):
     page.keyboard.type("rust-pans")
     rows = page.locator("tr.skill")
     expect(rows.first).to_contain_text("rust-pans")
-    opener = rows.first.locator("[data-opens]")
-    tab_to(page, opener)
+    page.keyboard.press("ArrowDown")
+    expect(rows.first.locator(".naming a")).to_be_focused()
+    assert page.evaluate(_RING)
     page.keyboard.press("Enter")
+    page.wait_for_url("**/skill?**")
     button = page.locator("form[action*='/skills/remove'] button").first
     expect(button).to_be_visible()
     tab_to(page, button)
@@ -64,6 +66,20 @@ def test_a_skill_is_found_opened_and_deleted(visitor, house):
     page.keyboard.press("Enter")
     page.wait_for_url("**/skills?**")
     assert not (house.skills / "rust-pans").exists()
+
+
+def test_skills_are_chosen_and_escape_clears_the_choice(visitor, house):
+    house.skill("oil-hinges", "Oils hinges. Use yearly.")
+    page = visitor.go("/skills?q=oil-hinges")
+    box = page.get_by_label("Select oil-hinges")
+    tab_to(page, box)
+    page.keyboard.press("Space")
+    bar = page.locator(".bulk")
+    expect(bar).to_contain_text("1 selected")
+    expect(bar.get_by_role("button", name="Export")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(bar).to_be_hidden()
+    expect(box).not_to_be_checked()
 
 
 # --- Enter in a field -------------------------------------------------------------------------
@@ -84,17 +100,17 @@ def test_enter_in_an_answer_approves(come, house, ask_people, script):
         with page.expect_navigation():
             page.keyboard.press("Enter")
         for _ in range(40):  # another process continues it
-            if "done" in visitor.go(f"/goals/{name}").locator("#goal-state").inner_text():
+            if "Done" in visitor.go(f"/goals/{name}").locator("#goal-state").inner_text():
                 break
             page.wait_for_timeout(250)
-    expect(page.locator("#goal-state")).to_contain_text("done")
+    expect(page.locator("#goal-state")).to_contain_text("Done")
     assert not asked
 
 
 def test_the_content_is_one_key_away(visitor):
     page = visitor.go("/skills")
     page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="Skip to the content")
+    skip = page.get_by_role("link", name="Skip to content")
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")

@@ -20,7 +20,7 @@ def _edit(visitor, name, *, script):
     visitor.context.clear_cookies()
     visitor.allow("401")
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_role("alert").first).to_contain_text("Nobody is signed in any more")
+    expect(page.get_by_role("alert").first).to_contain_text("You are signed out")
     return page
 
 
@@ -40,6 +40,6 @@ def test_who_comes_in_again_with_another_tab_goes_on_where_they_were(come, house
 def test_without_a_script_the_door_gives_the_text_back(come, house):
     page = _edit(come(house, fresh=True, script=False), "shape-rolls", script=False)
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-    kept = page.get_by_label("Your text, to be copied from here")
+    kept = page.get_by_label("Your text")
     assert kept.input_value().endswith(MORE)
     assert not (house.skills / "shape-rolls" / "SKILL.md").read_text().endswith(MORE)

@@ -34,7 +34,7 @@ def add(page, name, description):
     page.goto(re.sub(r"(https?://[^/]+).*", r"\1/skills/add", page.url))
     page.locator("#new-name").fill(name)
     page.locator("#new-description").fill(description)
-    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Create", exact=True).click()
     page.wait_for_url("**/skills?**")
 
 
@@ -65,7 +65,8 @@ def test_nothing_is_lost_and_everybody_sees_it_soon(come, house):
         try:
             for number in range(2):
                 name = f"cli-{number}"
-                house.server.run("add", name, "--description", f"Made by hand {number}. Use now.")
+                about = f"Made by hand {number}. Use now."
+                house.server.run("new", name, "--kind", "minimal", "--description", about)
             house.server.run("remove", "cli-0", "--yes")
         except Exception as exc:  # noqa: BLE001 - told by the test
             failed.append(str(exc))

@@ -31,7 +31,7 @@ def test_a_skill_is_added(plain, house):
     page.wait_for_url("**/skills/add")
     page.locator("#new-name").fill("Knead Dough")
     page.locator("#new-description").fill("Kneads dough. Use before baking.")
-    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Create", exact=True).click()
     page.wait_for_url("**/skills?**")
     expect(page.get_by_role("link", name="knead-dough").first).to_be_visible()
     assert (house.skills / "knead-dough" / "SKILL.md").is_file()
@@ -46,7 +46,7 @@ def test_a_zip_is_imported_and_the_skill_is_deleted_again(plain, house, tmp_path
     page.locator("#zip-file").set_input_files(tmp_path / "shape-rolls.zip")
     page.locator("form[data-upload=zip] button").click()
     page.wait_for_url("**/plans/**")
-    page.get_by_role("button", name="Install", exact=True).click()
+    page.get_by_role("button", name="Install 1 skill", exact=True).click()
     page.wait_for_url("**/skills?**")
     assert (house.skills / "shape-rolls" / "SKILL.md").is_file()
 

@@ -47,7 +47,9 @@ def read(text: str, form: str) -> tuple[str, list[Seen]]:
 
 
 def _bullet(line: str) -> Seen:
-    found = re.fullmatch(r"- (`+)( ?)(.+?)\2\1(?!`)(?: \((asked for by name)\))?(?:: (.*))?", line)
+    found = re.fullmatch(
+        r"- (`+)( ?)(.+?)\2\1(?!`)(?: \(`(asked for by name)`\))?(?:: (.*))?", line
+    )
     assert found, line
     text = found[5] or ""
     assert not re.search(r"(?<!\\)(?:\\\\)*[`\[\]<>]", text), "markup in a description"

@@ -22,7 +22,7 @@ from satchel import Satchel
 from satchel.errors import SatchelError
 from satchel.library.ownership import load_or_create_key
 from satchel.library.trust_store import TrustStore
-from satchel.skill.file_tree import MemoryTree, seal
+from satchel.skill.file_tree import MemoryTree, hash_tree
 
 if TYPE_CHECKING:
     import random
@@ -42,7 +42,7 @@ def at_home(project: str) -> Iterator[Satchel]:
     before = os.environ.get("SATCHEL_HOME")
     os.environ["SATCHEL_HOME"] = os.path.join(project, STATE)
     try:
-        yield Satchel.for_project(project, builtin=False, trace="off", use_index=False)
+        yield Satchel.for_project(project, builtin=False, trace="off")
     finally:
         if before is None:
             del os.environ["SATCHEL_HOME"]
@@ -97,7 +97,7 @@ def digest_of(skill: str, version: str) -> str:
         files["SKILL.md"] = text.replace(
             b"name: %s\n" % origin.encode(), b"name: %s\n" % name.encode()
         )
-    return seal(MemoryTree(files, programs)).digest
+    return hash_tree(MemoryTree(files, programs)).digest
 
 
 def _locked(skill: str, version: str) -> str:

@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from chaos import works
 from satchel.errors import Conflict, SatchelError
 from satchel.library.lockfile import pending_changes, read_lock
-from satchel.skill.file_tree import FolderTree, MemoryTree, read_whole, seal
+from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree, read_whole
 from satchel.store.trees import digest_at
 
 SKILLS = tuple(f"skill-{number}" for number in range(40))
@@ -154,7 +154,7 @@ def look(project: str, skill: str) -> tuple[int, str]:
             folder = FolderTree(scope.target(skill))
             files = {file.path: read_whole(folder, file.path) for file in folder.files}
             programs = frozenset(file.path for file in folder.files if file.mode == "program")
-            found = seal(MemoryTree(files, programs)).digest
+            found = hash_tree(MemoryTree(files, programs)).digest
         except (OSError, SatchelError):
             files, found = {}, "" if not os.path.isdir(scope.target(skill)) else "moving"
         if found not in expected:

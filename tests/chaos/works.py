@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.errors import Conflict
 from satchel.library.lockfile import LockedSource, LockEntry, read_lock, render_lock
-from satchel.skill.file_tree import FolderTree, MemoryTree, seal
+from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree
 from satchel.store.disk_errors import disk_errors_as_refusal
-from satchel.store.history import undo
 from satchel.store.journal import SkillChange
 from satchel.store.staging import StagingFolder
 from satchel.store.transaction import PendingChange, commit
 from satchel.store.trees import digest_at
+from satchel.store.undo import undo
 from satchel.store.workdir import Scope
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ def tree_of(skill: str, version: int) -> MemoryTree:
     return MemoryTree(content(skill, version), frozenset((SCRIPT,)))
 
 
-_seals: dict[tuple[str, int], TreeDigest] = {}
+_digests: dict[tuple[str, int], TreeDigest] = {}
 
 
 def seal_of(skill: str, version: int) -> TreeDigest:
     key = skill, version
-    if key not in _seals:
-        _seals[key] = seal(tree_of(skill, version))
-    return _seals[key]
+    if key not in _digests:
+        _digests[key] = hash_tree(tree_of(skill, version))
+    return _digests[key]
 
 
 def digest_of(skill: str, version: int) -> str:

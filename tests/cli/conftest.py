@@ -66,7 +66,7 @@ class Terminal:
             self.trust(f".agents/skills/{name}")
 
     def trust(self, path: str) -> None:
-        """Trust a folder of the project, as `satchel trust` and `satchel add` do."""
+        """Trust a folder of the project, as `satchel trust` and `satchel new` do."""
         book = TrustStore(str(self.home / ".local/state/satchel/trust.json"))
         book.trust(str(self.project / path))
 
@@ -243,7 +243,7 @@ class Weekly:
 
     def worker(self, *words, **env) -> subprocess.Popen[bytes]:
         """A worker that is ready."""
-        begun = self.terminal.start("worker", *words, **{**self.env, **env})
+        begun = self.terminal.start("goal", "worker", *words, **{**self.env, **env})
         stream = begun.stdout if "--json" in words else begun.stderr
         assert stream is not None
         while b"ready" not in (line := stream.readline()):

@@ -20,7 +20,7 @@ COMMANDS = {
     name: cli.get_command(click.Context(cli), name)
     for name in cli.list_commands(click.Context(cli))
 }
-WITHOUT_JSON = {"chat", "completion", "mcp serve", "ui"}
+WITHOUT_JSON = {"chat", "config completion", "mcp serve", "ui"}
 
 
 def _below(group: click.Group, before: str = "") -> dict[str, click.Command]:
@@ -58,7 +58,7 @@ def test_every_command_with_data_takes_json(name):
 
 def _examples(command: click.Command) -> list[str]:
     """The lines of its help that can be typed."""
-    text = (command.help or "").partition("Example:")[2]
+    text = (command.help or "").partition("Examples:")[2]
     return re.findall(r"^  (satchel .*)$", text, re.MULTILINE)
 
 
@@ -95,7 +95,7 @@ def test_names_and_commands_complete(terminal):
     assert _complete(terminal, "satchel show co") == ["code-review"]
     assert _complete(terminal, "satchel list --al") == ["--all"]
     assert _complete(terminal, "satchel catalogue --form m") == ["markdown"]
-    assert _complete(terminal, "satchel mcp un") == ["uninstall"]
+    assert _complete(terminal, "satchel mcp li") == ["list"]
     assert _complete(terminal, "satchel mcp install claude-") == ["claude-desktop", "claude-code"]
     assert _complete(terminal, "satchel mcp serve --to") == ["--token-env", "--token-file"]
 
@@ -108,8 +108,8 @@ def test_trust_completes_what_the_scan_blocks(terminal):
 
 
 def test_paths_and_global_options_complete_too(terminal):
-    assert _complete(terminal, "satchel validate ski") == ["file,ski"]
-    assert _complete(terminal, "satchel read REA") == ["file,REA"]
+    assert _complete(terminal, "satchel scan --allow ski") == ["file,ski"]
+    assert _complete(terminal, "satchel install REA") == ["file,REA"]
     assert _complete(terminal, "satchel list --p") == ["--project"]
     assert _complete(terminal, "satchel list --no") == ["--no-color"]
     assert _complete(terminal, "satchel list --project d") == ["dir,d"]
@@ -118,8 +118,10 @@ def test_paths_and_global_options_complete_too(terminal):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_lines_that_install_completion_can_be_run(empty):
     """Only those of the shells that there are could be tried whole; bash runs all three lines."""
-    text = (COMMANDS["completion"].help or "").partition("\b\n")[2].partition("\n\n")[0]
+    text = (EVERY["config completion"].help or "").partition("\b\n")[2].partition("\n\n")[0]
     lines = "\n".join(line.strip() for line in text.splitlines()[1:])
+    for folder in (".config/fish/completions", ".zfunc"):
+        (empty.home / folder).mkdir(parents=True)
     bin_ = empty.home / "bin"
     bin_.mkdir()
     program = bin_ / "satchel"
@@ -156,8 +158,9 @@ def test_help_speaks_chinese_within_the_width(name, empty):
     ("words", "message"),
     [
         (("list", "--all=3"), "`--all` takes no value"),
-        (("why", "x", "--budget", "-1"), "`--budget` must be at least 0, not `-1`"),
-        (("read", "x", "--limit", "1.5"), "`--limit` needs a whole number, not `1.5`"),
+        (("catalogue", "--budget", "-1"), "`--budget` needs a whole number (0…), not `-1`"),
+        (("search", "x", "--limit", "1.5"), "`--limit` needs a whole number (1…), not `1.5`"),
+        (("ui", "--port", "70000"), "`--port` needs a whole number (0…65535), not `70000`"),
     ],
 )
 def test_usage_errors_name_the_option(words, message, empty):
@@ -186,6 +189,51 @@ def test_with_json_an_error_is_printed_once_in_one_form(terminal, words, status,
     assert terminal.run(*words.split(), "--", "--json").out == ""  # that is no option
 
 
-def test_with_the_format_json_an_error_is_json_too(terminal):
-    done = terminal.run("scan", "nothing-here", "--format=json")
-    assert json.loads(done.out)["error"]["code"] == "NOT_FOUND"
+@pytest.mark.parametrize("name", EVERY)
+def test_help_fits_a_screen(name):
+    command = EVERY[name]
+    with command.make_context(name, [], resilient_parsing=True, terminal_width=80) as context:
+        assert len(command.get_help(context).splitlines()) <= 40
+    assert len(_examples(command)) <= 3
+
+
+def test_the_help_of_all_commands_fits_a_screen(empty):
+    done = empty.run("--help", COLUMNS="80").out.splitlines()
+    assert len(done) <= 40
+    assert all(name in "\n".join(done) for name in COMMANDS)
+    assert empty.run("help", COLUMNS="80").out.splitlines() == done
+    assert empty.run("help", "list").out == empty.run("list", "-h").out
+
+
+def test_there_are_not_too_many_options():
+    everywhere = {"--json", "--project", "--color", "--help"}
+    leaves = [one for one in EVERY.values() if not isinstance(one, click.Group)]
+    options = [
+        option
+        for command in (cli, *leaves)
+        for option in command.params
+        if isinstance(option, click.Option) and not everywhere.intersection(option.opts)
+    ]
+    assert len(options) <= 160
+
+
+@pytest.mark.parametrize("name", cli.synonyms)
+def test_old_and_foreign_names_say_what_to_type(name, empty):
+    done = empty.run(name)
+    line = f"error: There is no command `{name}`; did you mean `satchel {cli.synonyms[name]}`?\n"
+    assert (done.status, done.err) == (2, line)
+    words = cli.synonyms[name].split()
+    assert words[0] in COMMANDS
+    known = EVERY.get(" ".join(words[:2]), EVERY[words[0]])
+    options = {option for parameter in known.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_json_may_stand_before_the_command(terminal):
+    assert terminal.run("--json", "list").out == terminal.run("list", "--json").out
+
+
+@pytest.mark.parametrize("words", [("--no-color", "lst"), ("lst", "--no-color")])
+def test_no_color_holds_for_errors(words, empty):
+    assert "\x1b[3" not in empty.on_a_terminal(*words, NO_COLOR="")
+    assert "\x1b[1;31m" in empty.on_a_terminal("lst", NO_COLOR="")

@@ -29,7 +29,7 @@ def sit(terminal):
             known.pop("NO_COLOR", None)
             command = terminal.command("chat", *words)
             typing = stack.enter_context(Typing(command, terminal.project, {**known, **env}))
-            typing.sees("Ctrl-D ends", 60)
+            typing.sees("Ctrl-D ends it", 60)
             typing.quiet()
             return typing, server
 
@@ -69,7 +69,7 @@ def script(request):
 def test_an_answer_is_drawn_and_the_end_is_told(sit):
     typing, _ = sit(script)
     typing.type("review this\r")
-    typing.sees("◆ code-review  loaded, ")
+    typing.sees("◆ code-review  loaded  ")
     shown = typing.sees("and more.")
     assert "Title" in shown
     assert "You said review this" in shown
@@ -113,10 +113,10 @@ def test_ctrl_c_stops_the_turn_and_ctrl_d_the_chat(sit):
     typing.type("slow please\r")
     typing.sees("word word")
     typing.type("\x03")
-    typing.sees("Stopped. The model does not know of this turn")
+    typing.sees("Stopped")
     typing.quiet()
     typing.type("half a line\x03")
-    typing.sees("Ctrl-D ends the chat")
+    typing.sees("Ctrl-D ends it")
     typing.quiet()
     typing.type("are you there\r")
     typing.sees("You said are you there")
@@ -163,7 +163,7 @@ def test_a_person_loads_what_models_may_not(terminal, pipe):
     )
     terminal.trust(".agents/skills/release")
     done, server = pipe(["Done.", "Again."], "/release v2", "and now?")
-    assert "  ◆ release  loaded by you\nDone." in done.out
+    assert "  ◆ release  loaded\nDone." in done.out
     assert "Skills used: release" in done.out
     first, second = server.requests
     said = "\n".join(message.text for message in first.messages)
@@ -193,11 +193,11 @@ def test_orders_are_obeyed(terminal, pipe):
     done, server = pipe(script, *lines.split("|"))
     assert done.status == 1  # that of the first message that failed
     for words in (
-        "> review this\n  ◆ code-review  loaded, ",
+        "> review this\n  ◆ code-review  loaded  ",
         "●  word-count",
         "● For this request\n  “review this”",
-        "openai:gpt-5 answers",
-        "A new conversation begins",
+        "openai:gpt-5",
+        "New conversation",
         "You said **/etc/hosts is a path**",
         "/reset ",
     ):
@@ -206,7 +206,7 @@ def test_orders_are_obeyed(terminal, pipe):
         "error: There is no model `nobody:x`",
         "error: There is no skill `code-reviw`\n\nhint: Nearest: code-review. ",
         "word-count",
-        "error: `/why` needs the name of a skill",
+        "error: `NAME` is missing",
     ):
         assert words in done.err, words
     assert "never said" not in done.out
@@ -219,7 +219,7 @@ def test_orders_are_obeyed(terminal, pipe):
 
 
 def test_exit_codes(pipe):
-    done, server = pipe(script, "review this", words=("--max-tokens", "1"))
+    done, server = pipe(script, "review this", words=("--max-requests", "1"))
     assert (done.status, len(server.requests)) == (8, 1)
     assert "Stopped by a limit" in done.out
     done, server = pipe(["never"], "/nothing 1.2")

@@ -44,8 +44,7 @@ def test_a_goal_runs_asks_and_goes_on(weekly, engine):
     done = weekly("goal", "run", "week.yaml", "--id", "week-46", *words)
     assert (done.status, done.out) == (8, "")
     assert "? review  Are these findings right?" in done.err
-    assert f"`satchel goal approve week-46 review --engine {engine}`, or your" in done.err
-    assert "add `--allow-tools` to let tools write" in " ".join(done.err.split())
+    assert f"`satchel goal answer week-46 review --engine {engine}`" in done.err
     found = json.loads(weekly("goal", "show", "week-46", "--engine", engine, "--json").out)
     assert (found["state"], found["engine"], found["revision"]) == ("asking", engine, 1)
     states = {step["id"]: step["state"] for step in found["steps"]}
@@ -54,12 +53,12 @@ def test_a_goal_runs_asks_and_goes_on(weekly, engine):
     ]  # fmt: skip
     assert found["usage"]["requests"] == 3
 
-    refused = weekly("goal", "approve", "week-46", "--engine", engine)
-    assert (refused.status, "Give `--allow-tools`" in refused.err) == (4, True)
-    assert weekly("goal", "approve", "week-46", "--engine", engine, "--yes").status == 2
+    refused = weekly("goal", "answer", "week-46", "--engine", engine)
+    assert (refused.status, "Pass `--allow-tools`" in refused.err) == (4, True)
+    assert weekly("goal", "answer", "week-46", "--engine", engine, "--yes").status == 2
     assert not (weekly.terminal.project / "reports").exists()
 
-    done = weekly("goal", "approve", "week-46", "--value", "Checkout was down", *words)
+    done = weekly("goal", "answer", "week-46", "--value", "Checkout was down", *words)
     assert (done.status, done.out) == (0, "reports/week-46.md\n")
     report = (weekly.terminal.project / "reports/week-46.md").read_text(encoding="utf-8")
     assert report.startswith("# Week 46\n\nCheckout was down.\n")
@@ -89,31 +88,33 @@ def test_people_are_asked_by_name_and_by_schema(people):
     done = people.run("goal", "run", "people.yaml", "--id", "ask", "--input", "who=Bob")
     assert done.status == 8
     assert "? first  Well, Bob?" in done.err
-    done = people.run("goal", "approve", "ask", "first", "--value", "two")
+    done = people.run("goal", "answer", "ask", "first", "--value", "two")
     assert (done.status, "? second  two times 3?" in done.err) == (8, True)
-    done = people.run("goal", "approve", "ask", "--value", "six", "--json")
+    done = people.run("goal", "answer", "ask", "--value", "six", "--json")
     assert done.status == 2
-    assert "not JSON" in json.loads(done.out)["error"]["message"]
-    done = people.run("goal", "approve", "ask", "--value", '{"number": "six"}')
+    assert "`--value` needs" in json.loads(done.out)["error"]["message"]
+    done = people.run("goal", "answer", "ask", "--value", '{"number": "six"}')
     assert done.status == 2
-    done = people.run("goal", "approve", "ask", "--value", '{"number": 6}')
+    done = people.run("goal", "answer", "ask", "--value", '{"number": 6}')
     assert (done.status, json.loads(done.out)) == (0, {"number": 6})
-    done = people.run("goal", "approve", "ask", "first")
+    done = people.run("goal", "answer", "ask", "first")
     assert done.status == 4
 
 
 def test_a_no_needs_no_yes(weekly):
     """Who says no lets nothing be written, so nothing has to be allowed."""
     assert weekly("goal", "run", "week.yaml", "--id", "w", "--allow-tools").status == 8
-    done = weekly("goal", "approve", "w", "review")
-    assert (done.status, "Give `--allow-tools`" in done.err) == (4, True)
-    done = weekly("goal", "approve", "w", "review", "--no")
+    done = weekly("goal", "answer", "w", "review")
+    assert (done.status, "Pass `--allow-tools`" in done.err) == (4, True)
+    done = weekly("goal", "answer", "w", "review", "--no")
     assert done.status == 1
-    assert "said no" in done.err
-    assert "Do what failed again: `satchel goal retry w --allow-tools`" in done.err
-    done = weekly("goal", "approve", "w")
+    assert "The answer was no" in done.err
+    assert "Run `satchel goal retry w --allow-tools`" in done.err
+    done = weekly("goal", "answer", "w")
     assert done.status == 4
-    assert "No step of `w` asks anybody" in done.err, "and not that something is to be allowed"
+    assert "No step of `w` waits for an answer" in done.err, (
+        "and not that something is to be allowed"
+    )
 
 
 def test_a_goal_belongs_to_its_project(people):
@@ -121,15 +122,9 @@ def test_a_goal_belongs_to_its_project(people):
     other = people.home / "other"
     other.mkdir()
     words = ("--project", str(other), "goal")
-    for command in ("approve", "resume", "retry", "show", "cancel"):
-        done = people.run(*words, command, "p")
-        assert done.status == 3
-        told = " ".join(done.err.split())
-        assert f"of another project: `satchel --project {people.project} goal …`" in told
-    assert people.run(*words, "list").err == "There are no goals here yet\n"
-    listed = json.loads(people.run(*words, "list", "--all", "--json").out)
-    assert [(one["id"], one["project"]) for one in listed] == [("p", str(people.project))]
-    assert "Of `" in people.run(*words, "list", "--all").err
+    for command in ("answer", "resume", "retry", "show", "cancel"):
+        assert people.run(*words, command, "p").status == 3
+    assert people.run(*words, "list").err == "No goals\n"
     assert [one["id"] for one in json.loads(people.run("goal", "list", "--json").out)] == ["p"]
 
 
@@ -144,7 +139,7 @@ def test_in_a_terminal_the_person_is_asked_right_there(people):
         typing.sees("two times 3?")
         typing.sees("write your answer: ")
         typing.type("many\r")
-        typing.sees("not JSON")
+        typing.sees("`--value` needs")
         typing.sees("write your answer: ")
         typing.type('{"number": 6}\r')
         typing.sees("ask is done: 2 done")
@@ -158,18 +153,23 @@ def test_in_a_terminal_the_person_is_asked_right_there(people):
 @pytest.mark.parametrize(
     ("words", "status", "message", "hint"),
     [
-        (("run",), 2, "There is no goal", 'satchel goal run "'),
+        (("run",), 2, "`TEXT` is missing", 'satchel goal run "'),
         (("run", "no.yaml"), 3, "There is no `no.yaml`", "satchel goal plan"),
-        (("run", "bad.yaml"), 2, "→ Write what is to be done", "Correct the file"),
+        (("run", "bad.yaml"), 2, "→ Write it", "Correct it"),
         (("run", "people.yaml", "--id", "a b"), 2, "a b", ""),
-        (("run", "people.yaml", "--input", "count=x"), 2, "not JSON", "The plan has 3 there"),
-        (("run", "people.yaml", "--input", "who"), 2, "needs `name=value`", "--input week=46"),
-        (("run", "write a poem"), 4, "Nobody is there to agree", "-o plan.yaml"),
-        (("show", "nobody"), 3, "keeps no goal `nobody`", "--engine"),
-        (("show", "ask", "--step", "frist"), 3, "has no step `frist`", "`first`"),
-        (("approve", "ask", "--no", "--value", "x"), 2, "`--no` says no", "--note"),
-        (("retry", "ask", "--from", "third"), 3, "has no step `third`", "goal show ask"),
-        (("stop", "ask"), 2, "There is no command `goal stop`", "`satchel goal cancel`"),
+        (
+            ("run", "people.yaml", "--input", "count=x"),
+            2,
+            "`--input count` needs a value such as `3`",
+            "",
+        ),
+        (("run", "people.yaml", "--input", "who"), 2, "such as `NAME=VALUE`", ""),
+        (("run", "write a poem"), 4, "Not a terminal", "-o plan.yaml"),
+        (("show", "nobody"), 3, "There is no goal `nobody`", "satchel goal list"),
+        (("show", "ask", "--step", "frist"), 3, "There is no step `frist`", "`first`"),
+        (("answer", "ask", "--no", "--value", "x"), 2, "Give one of `--no`", "--help"),
+        (("retry", "ask", "--from", "third"), 3, "There is no step `third`", "goal show ask"),
+        (("stop", "ask"), 2, "did you mean `satchel goal cancel`?", ""),
         (("list", "--state", "xyz"), 2, "`--state` is one of", ""),
     ],
 )
@@ -202,7 +202,7 @@ def test_what_strangers_wrote_commands_no_terminal_through_a_pipe(people):
     )
     assert people.run("goal", "run", "esc.yaml", "--id", "esc").status == 8
     assert "␛[2J ok?" in people.run("goal", "show", "esc").out
-    assert people.run("goal", "approve", "esc", "--value", "\x1b[31m red").status == 0
+    assert people.run("goal", "answer", "esc", "--value", "\x1b[31m red").status == 0
     shown = people.run("goal", "show", "esc").out
     assert "␛[31m red" in shown
     assert "\x1b" not in shown
@@ -256,7 +256,7 @@ def test_a_goal_in_words_is_planned_shown_and_agreed_to(planner):
     with ModelServer(_planner) as server:
         env = terminal.env(**known, **server.environment())
         with Typing(terminal.command("goal", "run", "say hello"), terminal.project, env) as typing:
-            typing.sees("Run it? [y/N]")
+            typing.sees("Continue? [y/N]")
             typing.type("n\r")
             assert typing.ends() == 4
         assert len(server.requests) == 1
@@ -266,28 +266,30 @@ def test_a_goal_in_words_is_planned_shown_and_agreed_to(planner):
 
 
 def test_a_plan_and_a_goal_are_drawn(people):
-    done = people.run("goal", "graph", "people.yaml")
+    done = people.run("goal", "show", "people.yaml", "--graph")
     assert ET.fromstring(done.out).tag.endswith("svg")
-    assert people.run("goal", "graph", "people.yaml", "-o", "p.svg").out == "p.svg\n"
+    assert people.run("goal", "show", "people.yaml", "--graph", "p.svg").out == "p.svg\n"
     assert (people.project / "p.svg").read_text(encoding="utf-8") == done.out
-    assert people.run("goal", "graph", "people.yaml", "-o", "p.mmd").status == 0
-    assert (people.project / "p.mmd").read_text().startswith("flowchart TD\n")
     people.run("goal", "run", "people.yaml", "--id", "ask")
-    chart = people.run("goal", "graph", "ask", "--format", "mermaid").out
-    assert ":::asking" in chart
-    assert ":::waiting" in chart
-    whole = json.loads(people.run("goal", "graph", "ask", "--json").out)
+    whole = json.loads(people.run("goal", "show", "ask", "--graph", "--json").out)
     assert (whole["format"], whole["path"]) == ("svg", None)
 
 
+def test_a_plan_is_shown(people):
+    shown = people.run("goal", "show", "people.yaml")
+    assert (shown.status, shown.err) == (0, "")
+    steps = json.loads(people.run("goal", "show", "people.yaml", "--json").out)["plan"]["steps"]
+    rows = shown.out.splitlines()[1:]
+    assert [row.split()[1] for row in rows] == [step["id"] for step in steps]
+
+
 def test_a_drawing_is_called_what_it_is(people):
-    done = people.run("goal", "graph", "people.yaml", "-o", "people.png")
-    assert (done.status, "Let it end in `.svg`" in done.err) == (2, True)
+    done = people.run("goal", "show", "people.yaml", "--graph", "people.png")
+    assert (done.status, "`--graph` needs a value such as `FILE.svg`" in done.err) == (2, True)
     assert not (people.project / "people.png").exists()
 
 
 def test_a_slip_in_a_name_is_told(people):
-    assert "Did you mean `people.yaml`?" in people.run("goal", "run", "poeple.yaml").err
     people.run("goal", "run", "people.yaml", "--id", "week-46")
     assert "Did you mean `week-46`?" in people.run("goal", "show", "wek-46").err
 
@@ -297,13 +299,12 @@ def test_a_slip_in_a_name_is_told(people):
 
 def test_a_project_cannot_send_goals_elsewhere(people):
     (people.project / "satchel.toml").write_text(
-        'engine = "dbos"\ndatabase = "postgresql://evil.example.com/x"\n'
-        'temporal = "evil.example.com:7233"\n[limits.openai]\nper_second = 1000\n'
+        'engine = "dbos:postgresql://evil.example.com/x"\n[limits.openai]\nper_second = 1000\n'
     )
     done = people.run("goal", "run", "people.yaml", "--id", "ask", "--json")
     assert json.loads(done.out)["engine"] == "local"
     told = people.run("doctor", "--json").out
-    for name in ("engine", "database", "temporal", "limits"):
+    for name in ("engine", "limits"):
         assert f"A project may not set `{name}`" in told
 
 
@@ -322,7 +323,7 @@ def test_ctrl_c_leaves_a_goal_that_can_be_resumed(weekly):
             run.send_signal(signal.SIGINT)
             assert run.wait(timeout=60) == 130
         err = told.read_bytes()
-    assert b"Go on later with `satchel goal resume stop --allow-tools`" in err
+    assert b"Run `satchel goal resume stop --allow-tools`" in err
     assert b"Traceback" not in err
     found = json.loads(weekly("goal", "show", "stop", "--json").out)
     assert found["state"] == "queued"

@@ -36,7 +36,7 @@ def test_an_agent_that_reads_what_is_not_trusted_is_named(agents):
     agents.skill("skills/theirs", "---\nname: theirs\ndescription: b\n---\nx\n")
     err = agents.run("agents").err
     assert "theirs, claude-code" in err
-    assert "although you have not trusted it" in " ".join(err.split())
+    assert "although it is not trusted here" in " ".join(err.split())
 
 
 def test_what_is_in_the_way_stays(agents):

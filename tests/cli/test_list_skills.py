@@ -43,7 +43,7 @@ def test_a_broken_file_does_not_disappear(empty):
     assert (plain.status, plain.out) == (0, "")
     assert plain.err == "0 skills, 1 broken (`satchel doctor`)\n"
     row = empty.run("list", "--all").out.splitlines()[1]
-    assert row.split()[:4] == ["✗", "broken", "notes", "project"]
+    assert row.split()[:4] == ["✗", "notes", "broken", "project"]
     assert json.loads(empty.run("list", "--json").out) == []
     told = json.loads(empty.run("list", "--all", "--json").out)
     assert [(item["name"], item["state"], item["source"]) for item in told] == [
@@ -62,10 +62,11 @@ def test_a_pipe_gets_whole_descriptions(terminal):
     "words",
     sample(
     [("list",), ("list", "--json"), ("why", "trick"), ("show", "trick"),
-     ("show", "trick", "--body"), ("load", "trick"), ("catalogue",), ("doctor",),
-     ("search", "nice"), ("validate",), ("which", "nice"), ("which", "nice", "--block"),
+     ("show", "trick", "--as-model"), ("catalogue",), ("doctor",),
+     ("search", "nice"), ("check", "--spec"), ("search", "nice", "--explain"),
+     ("search", "nice", "--block"),
      ("why", "trick", "--goal", "nice"),
-     ("read", "skills/trick/SKILL.md"), ("agents", "--all")],
+     ("show", "trick", "--file", "SKILL.md"), ("agents", "--all")],
         one_of=3,
     ),
     ids=" ".join,

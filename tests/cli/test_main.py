@@ -66,7 +66,10 @@ def test_the_version_imports_next_to_nothing(empty):
 
 
 def test_a_command_waits_for_no_other(empty):
-    code = "import sys; from satchel.cli.main import run; run(['locations']); print(*sys.modules)"
+    code = (
+        "import sys; from satchel.cli.main import run; "
+        "run(['list', '--locations']); print(*sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=empty.project,
@@ -76,10 +79,10 @@ def test_a_command_waits_for_no_other(empty):
         check=True,
     )
     loaded = set(done.stdout.split())
-    assert "satchel.cli.commands.locations" in loaded
+    assert "satchel.cli.commands.list_skills" in loaded
     assert not loaded & {
         "satchel.cli.commands.why",
-        "satchel.cli.commands.inspect_skill",
+        "satchel.cli.commands.show",
         "yaml",
         "json",
     }
@@ -213,7 +216,7 @@ def test_a_terminal_that_knows_only_ascii_gets_every_word(terminal):
     assert done.out.isascii()
 
 
-@pytest.mark.parametrize("words", [("load", "nope"), ("list", "--bogus")])
+@pytest.mark.parametrize("words", [("show", "nope"), ("list", "--bogus")])
 def test_errors_are_coloured_as_the_option_says(empty, words):
     assert "\x1b[" in empty.run(*words, "--color").err
     assert "\x1b[" not in empty.run(*words, "--no-color").err

@@ -1,4 +1,4 @@
-"""The commands `mcp serve` and `mcp check`, and usage errors of `mcp`."""
+"""The commands `mcp serve` and `mcp list --check`, and usage errors of `mcp`."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("serve --host 0.0.0.0", "`--host` is only for a server over HTTP"),
-        ("instal", "Did you mean `satchel mcp install`?"),
-        ("rm docs", "Did you mean `satchel mcp remove`?"),
-        ("serve --http --port 70000", "`--port` must be at most 65535, not `70000`"),
-        ("serve --http --oauth-scope skills", "`--oauth-scope` needs `--issuer`"),
+        ("serve --host 0.0.0.0", "`--host` needs `--http`"),
+        ("instal", "did you mean `satchel mcp install`?"),
+        ("rm docs", "did you mean `satchel mcp remove`?"),
+        ("serve --http --port 70000", "`--port` needs a whole number (0…65535), not `70000`"),
+        ("serve --http --no-token --token-env X", "Give one of `--no-token`"),
         ("install claude", "Did you mean `claude-desktop`, `claude-code`?"),
     ],
 )
@@ -70,15 +70,6 @@ def test_a_short_option_is_help_too(terminal, words):
     assert done.out == terminal.run(*words.split(), "--help").out
 
 
-def test_what_comes_with_satchel_is_counted_and_not_listed(terminal):
-    done = terminal.run("mcp", "check", SATCHEL_BUILTIN="true")
-    assert "write-a-skill" not in done.out
-    assert "code-review" in done.out
-    assert "The 3 that come with Satchel can be, too" in done.err
-    told = json.loads(terminal.run("mcp", "check", "--json", SATCHEL_BUILTIN="true").out)
-    assert "write-a-skill" in {one["path"] for one in told["served"]}
-
-
 def test_what_no_client_sees_is_said(terminal):
     def skill(name, more=""):
         folder = terminal.project / ".agents" / "skills" / name
@@ -86,16 +77,17 @@ def test_what_no_client_sees_is_said(terminal):
         (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: x\n{more}---\n# x\n")
 
     skill("waits-here")
-    done = terminal.run("mcp", "check", SATCHEL_TRUST="ask")
-    assert "○ waits-here: it is not trusted yet" in done.out
-    assert "→ Run `satchel trust`" in done.out
+    done = terminal.run("mcp", "list", "--check", SATCHEL_TRUST="ask")
+    assert "○ waits-here: untrusted" in done.out
     assert "not trusted yet: run `satchel trust`" in done.err.splitlines()[-1]
     skill("by-hand", "disable-model-invocation: true\n")
     skill("left-out")
-    done = terminal.run("mcp", "check", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
-    assert "○ by-hand: only people may load it" in done.out
-    assert "○ left-out: your settings leave it out" in done.out
-    told = terminal.run("mcp", "check", "--json", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
+    done = terminal.run("mcp", "list", "--check", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
+    assert "○ by-hand: for people only" in done.out
+    assert "○ left-out: excluded" in done.out
+    told = terminal.run(
+        "mcp", "list", "--check", "--json", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out"
+    )
     kinds = {one["kind"] for one in json.loads(told.out)["kept_back"]}
     assert kinds == {"people-only", "excluded"}
     for words in (("install", "cursor", "--dry-run"), ("serve",)):
@@ -103,13 +95,21 @@ def test_what_no_client_sees_is_said(terminal):
         assert "not trusted yet: run `satchel trust`" in done.err, words
 
 
+def test_tool_skills_are_counted_too(terminal):
+    before = json.loads(terminal.run("mcp", "list", "--check", "--json").out)
+    assert terminal.run("new", "word-count", "--kind", "python").status == 0
+    done = terminal.run("mcp", "list", "--check")
+    assert "● word-count  1 tool\n" in done.out
+    assert f"{len(before['served']) + 1} passed" in done.err
+
+
 def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
     """Else a server whose own configuration names it would start itself without end."""
     mark = terminal.home / "asked"
     program = [sys.executable, "-c", f"open({str(mark)!r}, 'w').close()"]
     servers = json.dumps({"own": {"command": program}})
-    done = terminal.run("mcp", "check", SATCHEL_SERVERS=servers, SATCHEL_TRUST="all")
-    assert "Skills of other servers are left out" in done.err
+    done = terminal.run("mcp", "list", "--check", SATCHEL_SERVERS=servers, SATCHEL_TRUST="all")
+    assert "Skills of other servers are not served" in done.err
     assert not mark.exists()
     terminal.run("list", SATCHEL_SERVERS=servers)
     assert mark.exists()  # the command is one that leaves a mark

@@ -14,10 +14,10 @@ WANTS = (
     "  - {name: text, type: string, required: true, description: 'A text: a b'}\n"
 )
 PROGRAMS = {
-    "raise SystemExit('no')": "没有响应，以状态码 1 退出",
+    "raise SystemExit('no')": "以状态码 1 退出",
     "print('hello')": "写出了不是响应的内容：`hello`",
-    "print('{\"ouput\": 1}')": "响应含有未知字段 `ouput`",
-    "print('{\"output\": 1}')": "`output` 是数字，而不是字符串",
+    "print('{\"ouput\": 1}')": "响应中的字段 `ouput` 有误",
+    "print('{\"output\": 1}')": "`output` 是数字，而不是文本",
     "pass": "没有响应就结束了",
 }
 
@@ -53,10 +53,10 @@ def test_wrong_arguments_are_told_in_chinese(call):
 
 def test_the_model_reads_english(empty):
     empty.skill("skills/words", "---\nname: words\ndescription: Counts words\n---\nCount.\n")
-    done = empty.run("load", "words", "--json", SATCHEL_LANG="zh")
+    done = empty.run("show", "--as-model", "words", "--json", SATCHEL_LANG="zh")
     error = json.loads(done.out)["error"]
-    assert error["message"] == "The skill `words` came with `skills` and is not trusted yet"
-    done = empty.run("load", "words", SATCHEL_LANG="zh", COLUMNS="400")
+    assert error["message"] == "The skill `words` is not trusted yet"
+    done = empty.run("show", "--as-model", "words", SATCHEL_LANG="zh", COLUMNS="400")
     assert "技能 `words`" in done.err
     assert _english(done.err.replace("satchel", "")) == []
 
@@ -71,4 +71,4 @@ def test_a_stored_failure_is_told_in_the_language_of_its_reader(empty):
     done = empty.run("goal", "show", "g", SATCHEL_LANG="zh", COLUMNS="400")
     assert "步骤 `read`：`gone.md` 不存在" in done.out + done.err
     done = empty.run("goal", "show", "g", COLUMNS="400")
-    assert "Check the path; it is relative to the project" in done.out + done.err
+    assert "Check the path" in done.out + done.err

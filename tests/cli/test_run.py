@@ -40,7 +40,7 @@ def test_the_answer_alone_is_on_stdout(talk):
     done, server = talk(review, "run", "review", "this")
     assert (done.status, done.out) == (0, "# Done\n\nNo **bugs**.\n")
     lines = done.err.splitlines()
-    assert any(line.startswith("  ◆ code-review  loaded, ") for line in lines)
+    assert any(line.startswith("  ◆ code-review  loaded  ") for line in lines)
     assert any(line.startswith("  ✗ ReadFile  There is no `nowhere.md`") for line in lines)
     assert "2 requests, " in done.err
     assert lines[-1] == "Skills used: code-review"
@@ -84,7 +84,7 @@ def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
     done, _ = talk(script, "run", "send a note")
     assert done.status == 0
     assert "✗ send_note  " in done.err
-    assert "Refused: `send_note`. `--allow-tools` lets them be called" in done.err
+    assert "Refused: `send_note`; `--allow-tools` allows them" in done.err
     done, server = talk(script, "run", "send a note", "--allow-tools", "--json")
     assert json.loads(done.out)["refused"] == []
     assert "needs a person's approval" not in server.requests[1].results[0].text
@@ -93,7 +93,7 @@ def test_what_is_risky_is_refused_unless_somebody_said_yes(terminal, talk):
 @pytest.mark.parametrize(
     ("words", "status", "message", "hint"),
     [
-        ((), 2, "No model is chosen", "Give `--model "),
+        ((), 2, "No model is set", "Pass `--model "),
         (("--model", MODEL), 1, "needs `ANTHROPIC_API_KEY`", "export ANTHROPIC_API_KEY=…"),
         (("--model", "nobody:x"), 1, "There is no model `nobody:x`", "as `provider:model`"),
         (("--max-cost", "much"), 2, "`--max-cost` needs a number above 0", "--help"),
@@ -111,9 +111,9 @@ def test_what_is_missing_is_named(terminal, words, status, message, hint):
 @pytest.mark.parametrize(
     ("status", "message", "hint"),
     [
-        (404, "There is no model `claude-sonnet-5` at this provider: nope", "was asked"),
-        (401, "The provider refused the key (401): nope", "`ANTHROPIC_API_KEY`"),
-        (529, "The provider is busy (529), tried 5 times: nope", "Try again later"),
+        (404, "There is no model `claude-sonnet-5` at this provider: nope", "the address"),
+        (401, "The provider refused the request (401): nope", "`ANTHROPIC_API_KEY`"),
+        (529, "The provider refused the request (529): nope", "Try again"),
     ],
 )
 def test_what_a_provider_says_is_told_with_what_to_do(talk, status, message, hint):

@@ -1,4 +1,4 @@
-"""The commands `sign` and `signers`, with the real `ssh-keygen`."""
+"""The command `sign`, with the real `ssh-keygen`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def test_signing_and_checking(signed):
     check(signed, "sign-check-unsigned", signed.run("sign", "release-notes", "--check"))
     check(signed, "sign", signed.run("sign", "skills/release-notes"))
     check(signed, "sign-check-stranger", signed.run("sign", "release-notes", "--check"))
-    added = signed.run("signers", "add", ADA, "--key", "~/.ssh/id_ed25519.pub")
+    added = signed.run("sign", "--trust-key", "~/.ssh/id_ed25519.pub", "--as", ADA)
     check(signed, "signers-add", added)
     check(signed, "sign-check-valid", signed.run("sign", "release-notes", "--check"))
-    check(signed, "signers-list", signed.run("signers"))
+    check(signed, "signers-list", signed.run("sign", "--signers"))
     script = signed.project / "skills/release-notes/scripts/collect.py"
     script.write_text("print(2)\n")
     check(signed, "sign-check-changed", signed.run("sign", "release-notes", "--check"))
@@ -51,18 +51,18 @@ def test_what_cannot_be_signed_is_said(signed):
 
 
 def test_signers_come_and_go(signed):
-    assert "Nobody's signatures count yet" in signed.run("signers").err
+    assert "No trusted signers" in signed.run("sign", "--signers").err
     key = (signed.home / ".ssh/id_ed25519.pub").read_text()
-    reply = signed.run(
-        "signers", "add", ADA, "--key", "-", "--until", "2999-01-01", "--json", stdin=key
-    )
-    assert json.loads(reply.out)["added"]["until"] == "2999-01-01"
-    gone = signed.run("signers", "remove", ADA, "--revoke")
+    reply = signed.run("sign", "--trust-key", "-", "--as", ADA, "--json", stdin=key)
+    assert json.loads(reply.out)["added"]["identity"] == ADA
+    gone = signed.run("sign", "--revoke", ADA)
     assert gone.status == 0
     assert "Revoked: ada@example.org" in gone.err
-    refused = signed.run("signers", "add", ADA, "--key", "~/.ssh/id_ed25519.pub")
+    refused = signed.run("sign", "--trust-key", "~/.ssh/id_ed25519.pub", "--as", ADA)
     assert refused.status == 4
-    assert signed.run("signers", "remove", ADA).status == 3
+    assert signed.run("sign", "--revoke", ADA).status == 3
+    assert signed.run("sign", "--trust-key", "x.pub").status == 2
+    assert signed.run("sign", "release-notes", "--signers").status == 2
 
 
 def test_a_project_cannot_bring_its_own_signers(signed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from satchel.cli.console import width_of
 from sizes import IN_SOAK
 
 BROKEN = """\
@@ -32,39 +33,42 @@ ENGLISH = {
     "doctor": ("doctor",),
     "catalogue": ("catalogue",),
     "catalogue-short": ("catalogue", "--budget", "1100"),
-    "locations": ("locations",),
+    "locations": ("list", "--locations"),
     "show": ("show", "code-review"),
     "show-untrusted": ("show", "release-notes"),
-    "load": ("load", "code-review", "--args", "src/"),
-    "read": ("read", ".agents/skills/code-review/references/checklist.md"),
-    "search": ("search", "review", "code"),
-    "which": ("which", "review the code of this pull request"),
-    "which-none": ("which", "xylophone"),
+    "show-as-model": ("show", "code-review", "--as-model", "--args", "src/"),
+    "show-file": ("show", "code-review", "--file", "references/checklist.md"),
+    "search": ("search", "review the code of this pull request"),
+    "search-explain": ("search", "--explain", "review the code of this pull request"),
+    "search-none": ("search", "xylophone"),
+    "search-far": ("search", "the house"),
     "why-goal": ("why", "style-guide", "--goal", "review the style of this pull request"),
-    "validate": ("validate",),
-    "validate-strict": ("validate", "--strict", ".agents/skills/code-review"),
-    "init": ("init",),
+    "check-spec": ("check", "--spec"),
+    "check-spec-strict": ("check", "--spec", "--strict", ".agents/skills/code-review"),
+    "new-example": ("new",),
+    "config-path": ("config", "path"),
     "trust-nobody-there": ("trust",),
     "error-trust-name": ("trust", "release-notes", "--yes"),
     "trust-revoke": ("trust", "--revoke"),
     "help": ("--help",),
     "version": ("--version",),
     "error-command": ("lst",),
+    "error-old-command": ("import", "x.zip"),
     "error-option": ("list", "--al"),
     "error-missing": ("show",),
     "error-value": ("catalogue", "--form", "yaml"),
     "error-project": ("list", "--project", "nowhere"),
     "error-no-skill": ("show", "nothing-like-it"),
     "error-near-skill": ("show", "code-reveiw"),
-    "error-load-untrusted": ("load", "release-notes"),
-    "error-read-outside": ("read", "../secret.md"),
-    "error-load-near": ("load", "release-note"),
-    "error-load-broken": ("load", "plain-text"),
+    "error-load-untrusted": ("show", "release-notes", "--as-model"),
+    "error-read-outside": ("show", "code-review", "--file", "../../../../secret.md"),
+    "error-load-near": ("show", "release-note", "--as-model"),
+    "error-load-broken": ("show", "plain-text", "--as-model"),
     "error-number": ("catalogue", "--budget", "x"),
-    "error-shell": ("completion",),
+    "error-shell": ("config", "completion"),
     "goal-list-none": ("goal", "list"),
     "error-goal-plan": ("goal", "run", "broken.yaml"),
-    "error-worker": ("worker",),
+    "error-worker": ("goal", "worker"),
     "error-no-model": ("run", "hello"),
 }
 CHINESE = {
@@ -73,13 +77,20 @@ CHINESE = {
     "doctor": ("doctor",),
     "why-broken": ("why", "plain-text"),
     "error": ("lst",),
-    "error-load-untrusted": ("load", "release-notes"),
-    "which": ("which", "review the code of this pull request, 润色中文"),
+    "error-load-untrusted": ("show", "release-notes", "--as-model"),
+    "search": ("search", "review the code of this pull request, 润色中文"),
     "trust": ("trust",),
     "error-goal-plan": ("goal", "run", "broken.yaml"),
 }
 
 
+WIDTHS = {
+    "list": ("list", "--all"),
+    "search": ("search", "review a pull request"),
+    "doctor": ("doctor",),
+    "show": ("show", "pull-request-review-for-the-payments-team"),
+    "locations": ("list", "--locations"),
+}
 COLD = {words[:1]: name for name, words in ENGLISH.items()}.values()
 """One run of each command in a process of its own: a missing import shows there."""
 
@@ -99,3 +110,18 @@ def test_english(name, terminal, monkeypatch):
 def test_chinese(name, terminal):
     (terminal.project / "broken.yaml").write_text(BROKEN, encoding="utf-8")
     terminal.check(f"zh-{name}", terminal.run(*CHINESE[name], SATCHEL_LANG="zh"))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("columns", ["60", "80", "120"])
+def test_widths(columns, terminal):
+    """Names are never cut, and no line is wider than the screen."""
+    names = ("pull-request-review-for-the-payments-team", "database-migration-planner-for-postgres")
+    about = "Handles one kind of task from start to end. Use when the user asks for it in passing."
+    terminal.skills({name: f"{name.replace('-', ' ').capitalize()}. {about}" for name in names})
+    for name, words in WIDTHS.items():
+        done = terminal.run(*words, COLUMNS=columns)
+        terminal.check(f"{name}-{columns}", done)
+        listed = [one for one in names if name == "list" and one not in done.out]
+        wide = [row for row in done.out.splitlines() if width_of(row) > int(columns)]
+        assert (listed, [row for row in wide if "/" not in row]) == ([], [])

@@ -1,4 +1,4 @@
-"""`satchel test --triggers` and `satchel overlap`."""
+"""`satchel test --triggers` and `satchel check --overlap`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ def _prompts(desk, name: str, text: str, file: str = "triggers.yaml") -> None:
 SNAPSHOTS = {
     "triggers-mixed": MIXED,
     "triggers-good": GOOD,
-    "triggers-colon": "should:\n  - Find bugs\n  - Review this: it crashes\n",
     "triggers-none": None,
 }
 
@@ -71,10 +70,6 @@ def test_exit_codes_for_a_pipeline(desk):
     _prompts(desk, "code-review", MISSED)
     run = desk.run
     assert run("test", "--triggers", "code-review").status == 1
-    assert run("test", "--triggers", "code-review", "--min-recall", "0.3").status == 0
-    assert run("test", "--triggers", "code-review", "--min-recall", "33%").status == 0
-    assert run("test", "--triggers", "code-review", "--min-recall", "0.5").status == 1
-    assert run("test", "--triggers", "code-review", "--min-precision", "0").status == 1
     _prompts(desk, "code-review", GOOD)
     assert run("test", "--triggers", "code-review").status == 0
     assert run("test", "--triggers", "translation").status == 3
@@ -91,7 +86,7 @@ def test_instead_of_nobody_is_a_slip_of_the_file(desk):
     )
     done = desk.run("test", "--triggers", "code-review", COLUMNS="")
     assert done.status == 5
-    assert "`instead` names `alfa`, and there is no such skill" in done.err
+    assert "There is no skill `alfa`" in done.err
     assert "evals/triggers.yaml:3`" in done.err
     _prompts(desk, "code-review", "should_not: [{prompt: Fill in forms, instead: pdf-form}]\n")
     assert (
@@ -103,9 +98,9 @@ def test_a_skill_without_a_program_has_prompts_to_run(desk):
     _prompts(desk, "code-review", GOOD)
     done = desk.run("test", "code-review", COLUMNS="")
     assert done.status == 2
-    assert "hint: Run its prompts: `satchel test --triggers code-review`" in done.err
+    assert "hint: Run `satchel test --triggers code-review`" in done.err
     done = desk.run("test", "translation", COLUMNS="")
-    assert "hint: Check it with `satchel check translation`" in done.err
+    assert "hint: Run `satchel check translation`" in done.err
 
 
 def test_json_has_everything(desk):
@@ -127,8 +122,8 @@ def test_json_has_everything(desk):
 
 def test_without_a_name_every_skill_with_prompts_is_tested(desk):
     nothing = desk.run("test", "--triggers")
-    assert nothing.status == 3
-    assert "No skill of this project has trigger tests" in nothing.err
+    assert nothing.status == 0
+    assert "There are no trigger tests" in nothing.err
     _prompts(desk, "code-review", GOOD)
     _prompts(
         desk,
@@ -155,18 +150,7 @@ def test_without_a_name_every_skill_with_prompts_is_tested(desk):
     ("words", "message"),
     [
         ((), "`NAME` is missing"),
-        (("a", "b"), "Give one tool skill at a time"),
-        (("a", "--min-recall", "1"), "That option belongs to `--triggers`"),
-        (("--all",), "That option belongs to `--triggers`"),
-        (("--triggers", "a", "--all"), "Give names or `--all`, not both"),
-        (
-            ("--triggers", "--min-recall", "90"),
-            "`--min-recall` needs a number from 0 to 1, not `90`",
-        ),
-        (
-            ("--triggers", "--min-recall", "nan"),
-            "`--min-recall` needs a number from 0 to 1, not `nan`",
-        ),
+        (("--triggers", "a", "--all"), "Give one of `NAME`, `--all`"),
     ],
 )
 def test_slips_are_told(words, message, desk):
@@ -184,7 +168,7 @@ def test_a_hostile_prompt_moves_no_cursor(desk):
 
 def test_a_new_skill_passes_its_own_prompts(empty):
     assert empty.run("new", "style-check").status == 0
-    assert empty.run("new", "shenyue", "--language", "zh").status == 0
+    assert empty.run("new", "shenyue", SATCHEL_LANG="zh").status == 0
     for builtin in ("false", "true"):
         done = empty.run("test", "--triggers", SATCHEL_BUILTIN=builtin)
         assert done.status == 0, done.out
@@ -198,7 +182,7 @@ def test_a_new_skill_passes_its_own_prompts(empty):
     checked = empty.run("check", "style-check", COLUMNS="")
     assert checked.status == 0
     where = os.path.join("evals", "triggers.yaml")
-    assert f"note triggers-readable ({where}:2): YAML reads the prompt" in checked.out
+    assert f"note triggers-readable ({where}:2): A row is a mapping" in checked.out
 
 
 # --- overlap -----------------------------------------------------------------------------
@@ -220,30 +204,27 @@ def similar(empty):
 
 
 OVERLAP_RUNS = {
-    "overlap": ("overlap",),
-    "overlap-one": ("overlap", "pdf-forms"),
-    "overlap-none": ("overlap", "translation"),
+    "overlap": ("check", "--overlap"),
+    "overlap-one": ("check", "--overlap", "pdf-forms"),
+    "overlap-none": ("check", "--overlap", "translation"),
 }
 
 
 def test_whole_runs_of_overlap(similar):
     for name, words in OVERLAP_RUNS.items():
         similar.check(name, similar.run(*words))
-    similar.check("zh-overlap", similar.run("overlap", SATCHEL_LANG="zh"))
+    similar.check("zh-overlap", similar.run("check", "--overlap", SATCHEL_LANG="zh"))
 
 
 def test_exit_codes_of_overlap(similar):
-    assert similar.run("overlap").status == 0
-    assert similar.run("overlap", "--fail-over", "0.9").status == 1
-    assert similar.run("overlap", "code-review", "--fail-over", "90%").status == 0
-    assert similar.run("overlap", "code-review", "--fail-over", "0.5").status == 1
-    assert similar.run("overlap", "translation", "--fail-over", "0.2").status == 0
-    assert similar.run("overlap", "no-such-skill").status == 3
-    assert similar.run("overlap", "--min", "2").status == 2
+    assert similar.run("check", "--overlap").status == 0
+    assert similar.run("check", "--overlap", "--strict").status == 1
+    assert similar.run("check", "--overlap", "code-review", "--strict").status == 0
+    assert similar.run("check", "--overlap", "no-such-skill").status == 3
 
 
 def test_json_of_overlap(similar):
-    told = json.loads(similar.run("overlap", "--json").out)
+    told = json.loads(similar.run("check", "--overlap", "--json").out)
     assert (told["skills"], told["ok"], told["more"]) == (5, True, False)
     (copies,) = told["copies"]
     assert [one["name"] for one in copies["skills"]] == ["pdf-forms", "pdf-forms-2"]
@@ -251,4 +232,4 @@ def test_json_of_overlap(similar):
     assert [one["name"] for one in pair["skills"]] == ["code-review", "review-changes"]
     assert {"bugs", "pull"} <= set(pair["shared"])
     assert pair["copy"] is False
-    assert json.loads(similar.run("overlap", "--json", "--fail-over", "0.9").out)["ok"] is False
+    assert json.loads(similar.run("check", "--overlap", "--json", "--strict").out)["ok"] is False

@@ -47,18 +47,18 @@ def test_trust_makes_it_listed(bench):
     assert "tools" not in rows["words"]
     with open(bench.project / "skills" / "sheets" / "main.py", "a", encoding="utf-8") as file:
         file.write("# more\n")
-    assert "models may call its tools" in bench.run("why", "sheets").out
+    assert bench.run("why", "sheets").out.startswith("sheets: offered\n")
     assert bench.run("trust", "--revoke").status == 0
-    assert "not trusted" in bench.run("why", "sheets").out
+    assert "not offered (untrusted)" in bench.run("why", "sheets").out
 
 
 def test_an_import_says_what_the_program_may_use(bench, tmp_path):
     make_tool_skill(tmp_path / "elsewhere", "image", more=WANTS)
-    done = bench.run("import", str(tmp_path / "elsewhere" / "image"), "--dry-run")
+    done = bench.run("install", str(tmp_path / "elsewhere" / "image"), "--dry-run")
     assert done.status == 0
     told = "its program may: use the network, read and change the project's files, get the secret"
     assert f"{told} `API_KEY`" in " ".join(done.err.split())
-    assert bench.run("import", str(tmp_path / "elsewhere" / "image"), "--yes").status == 0
+    assert bench.run("install", str(tmp_path / "elsewhere" / "image"), "--yes").status == 0
     assert "image_run" in bench.run("list").out
     assert bench.run("verify").status == 0
     os.unlink(bench.project / ".agents" / "skills" / "image" / "main.py")

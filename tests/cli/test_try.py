@@ -37,9 +37,9 @@ def _edit(desk, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("runtime: python", "runtime: pyhton", "There is no runtime `pyhton`"),
-        ("entry: main.py", "entry: mian.py", "The entry `mian.py` is not there"),
-        ("description: ", 'description: "', "The file is not valid YAML"),
+        ("runtime: python", "runtime: pyhton", "`pyhton` is not valid"),
+        ("entry: main.py", "entry: mian.py", "There is no `mian.py`"),
+        ("description: ", 'description: "', "It is not valid YAML"),
     ],
 )
 def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old, new, said):
@@ -50,11 +50,11 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
     ):  # fmt: skip
         done = desk.run(*words, COLUMNS="")
         assert done.status == 5, words
-        assert f"is not a skill yet: {said}" in done.err
+        assert f"is not a skill: {said}" in done.err
         assert "skill.yaml:" in done.err
     assert desk.run("why", "words_count").status == 5
     listed = desk.run("tools")
-    assert "1 skill is broken and brings no tools (`satchel doctor`)" in listed.err
+    assert "1 broken (`satchel doctor`)" in listed.err
     assert [
         path.rpartition("/")[2] for path in json.loads(desk.run("tools", "--json").out)["broken"]
     ] == ["words"]
@@ -72,8 +72,8 @@ def test_a_slip_in_the_manifest_is_said_and_not_that_there_is_no_tool(desk, old,
         (
             READ + "def inner():\n    raise ValueError('x')\n\n\ninner()\n",
             "stderr:\n  Traceback (most recent call last):\n    File ",
-            "it exited with status 1 without a reply",
-            "hint: Read what it wrote to stderr, then mend `.agents/skills/words/main.py`",
+            "it exited with status 1",
+            "hint: Correct `.agents/skills/words/main.py`",
         ),
     ],
 )  # fmt: skip
@@ -92,12 +92,10 @@ def test_a_program_that_takes_too_long_may_get_more_time(desk):
     _program(desk, "import time\ntime.sleep(60)\n")
     _edit(desk, "entry: main.py", "entry: main.py\ntimeout: 1")
     done = desk.run("try", "words", COLUMNS="")
-    assert "hint: It had 1 second; make it faster, or raise `timeout:` in `skill.yaml`" in done.err
-    assert "time: 1.0 s to run, 1." in done.err
-    assert "in the queue" not in done.err
+    assert "hint: It had 1 s; make it faster, or raise `timeout:` in `skill.yaml`" in done.err
+    assert "time: 1." in done.err
     story = desk.run("why", "words", COLUMNS="").out
-    assert "Its last call failed. See how: `satchel try words_count`" in story
-    assert "Nothing to fix" not in story
+    assert "Run `satchel try words_count`" in story
 
 
 def test_a_cut_is_announced_and_the_raw_answer_is_whole(desk):
@@ -105,8 +103,8 @@ def test_a_cut_is_announced_and_the_raw_answer_is_whole(desk):
     done = desk.run("try", "words", COLUMNS="")
     assert done.status == 0
     assert done.out == "a" * 8000 + "\n"
-    assert "warning: 42,000 of 50,000 characters were cut: a model sees 8,000" in done.err
-    assert "… (50,014 characters)" in done.err
+    assert "warning: the model sees 8,000 of 50,000 characters" in done.err
+    assert "… (50,014)" in done.err
     raw = desk.run("try", "words", "--raw")
     assert raw.out == '{"output": "' + "a" * 50000 + '"}\n'
 

@@ -87,23 +87,14 @@ def test_the_model_chooses_from_the_list_of_another_detector():
         ('["2", "charts"]', ["docx", "charts"]),
         ('{"skills": ["DOCX"]}', ["docx"]),
         ("The best one is:\n[3]", ["charts"]),
-        ("2", ["docx"]),
-        ("2, 3.", ["docx", "charts"]),
-        ("Skills: 2 and 3", ["docx", "charts"]),
-        ("docx", ["docx"]),
-        ("`charts`", ["charts"]),
         ("[2, 2, 2]", ["docx"]),
         ("[2, 99]", ["docx"]),
         ('["docx", "rm -rf"]', ["docx"]),
         ("[]", []),
-        ("none", []),
-        ("None.", []),
-        ("null", []),
-        ("无", []),
         (" " * 9_000 + "[2]", ["docx"]),
     ],
 )
-def test_answers_are_read_leniently(text, expected):
+def test_the_first_list_of_an_answer_is_read(text, expected):
     answer = ModelDetector(Shelf(), Model(text)).look("x", SKILLS)
     assert names(answer.matches) == expected
     assert answer.detector == "model"
@@ -113,13 +104,13 @@ def test_answers_are_read_leniently(text, expected):
     "text",
     ["", "I looked at all 10 skills and find that 3 would do", "[99]", "[0]", "[-1]", '["nope"]',
      "[true]", "[[", "[" * 50_000, "yes", "[null]", "{}{", "x" * 100_000, '["pdf-forms docx"]',
-     "docx does not fit", "docx or charts", "None but docx", "I think docx fits best"],
+     "2", "docx", "none", "docx does not fit"],
 )  # fmt: skip
 def test_nonsense_leaves_the_other_answer_with_a_note(text):
     answer = ModelDetector(Shelf(), Model(text)).look("x", SKILLS)
     assert names(answer.matches) == ["pdf-forms"]
     assert (answer.detector, answer.fit, answer.threshold) == ("shelf", 0.6, 0.5)
-    assert answer.notes[0].startswith("The model gave no usable answer, and the order of `shelf`")
+    assert answer.notes[0].startswith("The model gave no usable answer: ")
     assert answer.cost == {"calls": 1.0}
 
 
@@ -128,14 +119,14 @@ def test_an_error_or_no_text_leaves_the_other_answer_with_a_note(bad):
     detector = ModelDetector(Shelf(), Model(bad))
     answer = detector.look("x", SKILLS)
     assert names(answer.matches) == ["pdf-forms"]
-    assert "the order of `shelf` stands" in answer.notes[0]
+    assert "The model gave no usable answer" in answer.notes[0]
     assert names(detector.detect("x", SKILLS)) == ["pdf-forms"]
 
 
 def test_strangers_are_left_out_and_told():
     answer = ModelDetector(Shelf(), Model('[1, 99, "other"]')).look("x", SKILLS)
     assert names(answer.matches) == ["pdf-forms"]
-    assert answer.notes == ("The model named 2 that were not on its list: they are left out",)
+    assert answer.notes == ("The model named 2 skills that were not on its list",)
 
 
 def test_no_more_than_the_limit_are_chosen_and_no_more_than_ten_listed():
@@ -170,7 +161,7 @@ def test_the_same_question_is_not_paid_twice():
     assert names(first.matches) == names(again.matches)
     assert len(model.prompts) == 1
     assert again.cost == {"calls": 0.0}
-    assert again.notes == ("The model was asked this before: its answer was kept",)
+    assert again.notes == ("The model's earlier answer was used",)
     detector.look("y", SKILLS)  # another goal
     changed = (skill("pdf-forms", "Something else"), *SKILLS[1:])
     detector.look("x", changed)  # another list

@@ -133,9 +133,7 @@ def test_an_unknown_name_comes_with_the_nearest_names():
     assert found.notes == ("There is no skill `foood`; did you mean `food`?",)
     assert (found.notes[0].code, found.notes[0].values["name"]) == ("unknown-skill-near", "foood")
     many = " ".join(f"--skill none{number}" for number in range(9))
-    assert parse_mentions(many, TABLE).notes[-1] == (
-        "There are no skills of 6 other names that the request gives"
-    )
+    assert parse_mentions(many, TABLE).notes[-1] == ("6 more names in the request are no skills")
 
 
 def test_the_longest_name_and_the_exact_spelling_win():

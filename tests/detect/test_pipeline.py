@@ -84,7 +84,7 @@ def test_what_the_request_rules_out_is_never_chosen():
     assert inner.goals == ["a form,"], "it is asked once, without the mention"
     both = SelectionPipeline(Fixed()).look("use skill docx. Do not use docx", SKILLS)
     assert both.matches == []
-    assert both.notes[0] == "`docx` is asked for and ruled out in one request: it is left out"
+    assert both.notes[0] == "`docx` is left out: the request says not to use it"
 
 
 @pytest.mark.req("C3")
@@ -136,7 +136,7 @@ def test_use_decides_before_everything():
     assert names(SelectionPipeline(inner, use=(PDF,)).detect("x", SKILLS)) == ["pdf-forms"]
     missing = SelectionPipeline(inner, use="nope").look("x", SKILLS)
     assert names(missing.matches) == ["docx"]
-    assert missing.notes == ("`nope` is set to be chosen, and there is no such skill",)
+    assert missing.notes == ("There is no skill `nope`",)
 
 
 @pytest.mark.req("C10")
@@ -332,7 +332,6 @@ def settings(tmp_path, **given):
         {"builtin": True},
         {"ecosystem": False},
         {"trust": "ask"},
-        {"max_depth": 2},
     ],
     ids=str,
 )
@@ -352,5 +351,5 @@ def test_what_changes_no_skills_changes_no_index(tmp_path):
     assert index_folder(elsewhere) not in (usual, None)
 
 
-def test_without_an_index_nothing_is_kept(tmp_path):
-    assert index_folder(settings(tmp_path, use_index=False)) is None
+def test_without_a_cache_folder_nothing_is_kept(tmp_path):
+    assert index_folder(load_settings(str(tmp_path), {"HOME": "~"})) is None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +40,7 @@ class Concepts:
     """A model that knows five things, and Latin letters."""
 
     id = "concepts"
+    hurrying: Any = None
     dimensions = len(CONCEPTS) + 1
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def test_other_words_for_the_same_thing(goal, name):
 def test_a_script_that_the_model_does_not_know():
     model = Concepts()
     answer = with_meaning(model).look("把发票整理成表格", SKILLS)
-    assert answer.notes == ("Meanings are not compared: the model does not know this script",)
+    assert answer.notes == ("Embeddings are not used: the model does not know this script",)
     assert "把发票整理成表格" not in model.asked
 
 
@@ -100,17 +100,17 @@ def test_a_model_that_fails_leaves_the_words():
     model.broken = True
     answer = detector.look("reads an invoice", SKILLS)
     assert answer.matches[0].name == "invoices"
-    assert answer.notes == ("Meanings are not compared: The server is away",)
+    assert answer.notes == ("Embeddings are not used: The server is away",)
 
 
 def test_a_setting_that_names_no_model_is_said(tmp_path):
     make_skill(tmp_path / "skills", "invoices", "Reads an invoice.")
     found = Satchel.for_project(
-        tmp_path, trust="all", builtin=False, vectors=str(tmp_path / "nothing")
+        tmp_path, trust="all", builtin=False, embeddings=str(tmp_path / "nothing")
     )
     answer = found.which("reads an invoice")
     assert [match.name for match in answer.matches] == ["invoices"]
-    assert any(note.startswith("Meanings are not compared") for note in answer.notes)
+    assert any(note.startswith("Embeddings are not used") for note in answer.notes)
 
 
 # --- while vectors are made ---------------------------------------------------------------
@@ -121,71 +121,53 @@ def _legs(semantic, goal, skills, known=()):
     return semantic.signals(goal, skills, {one.path for one in known}, by_key, 100)
 
 
-def _wait(semantic: Semantic) -> None:
-    until = time.monotonic() + 8
-    store = semantic._store  # noqa: SLF001
-    while store.is_filling and time.monotonic() < until:
-        time.sleep(0.01)
-
-
-class Held(Concepts):
-    """Makes no vectors of skills until it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go = threading.Event()
-
-    def embed(self, texts):
-        if any(":" in text for text in texts):
-            assert self.go.wait(8)
-        return super().embed(texts)
-
-
 def _many(count: int) -> tuple[Skill, ...]:
     return tuple(skill(f"s{number}", f"Does thing {number}.") for number in range(count))
 
 
 @pytest.mark.req("C10")
-def test_skills_with_a_vector_do_not_beat_those_that_have_none_yet():
-    model = Held()
-    model.go.set()
-    semantic = Semantic(model)
+def test_skills_with_a_vector_do_not_beat_those_that_have_none_yet(monkeypatch):
+    monkeypatch.setattr(module, "MAX_INLINE_SKILLS", 9)
+    semantic = Semantic(Concepts())
     half = (*SKILLS, *_many(15))
     semantic.prepare(half)
-    model.go.clear()
     late = (*half, *(skill(f"vehicle-{number}", "For a vehicle.") for number in range(10)))
     signals, notes = _legs(semantic, "my vehicle", late, late)
     assert signals == {}
-    assert notes == ["Meanings are not compared yet: 10 of 30 skills wait; run `satchel index`"]
-    model.go.set()
-    _wait(semantic)
+    assert notes == ["10 of 30 skills have no embedding; run `satchel config index`"]
+    semantic.prepare(late)
     signals, notes = _legs(semantic, "my vehicle", late, late)
     assert notes == []
     scores = signals["name"].scores
     assert scores[late[-1].path] == max(scores.values()) > scores[SKILLS[1].path]
 
 
-def test_few_that_lack_a_vector_are_said_and_take_no_harm():
-    model = Held()
-    model.go.set()
-    semantic = Semantic(model)
+def test_few_that_lack_a_vector_are_said_and_take_no_harm(monkeypatch):
+    monkeypatch.setattr(module, "MAX_INLINE_SKILLS", 0)
+    semantic = Semantic(Concepts())
     many = (*SKILLS, *_many(95))
     semantic.prepare(many)
-    model.go.clear()
     late = (*many, skill("lorry", "For a lorry."))
     signals, notes = _legs(semantic, "my vehicle", late, late)
-    assert notes == ["1 skill has no vector yet"]
+    assert notes == ["1 of 101 skills have no embedding; run `satchel config index`"]
     scores = signals["about"].scores
     assert scores[late[-1].path] == pytest.approx(
         np.median([scores.get(one.path, 0) for one in many])
     )
     # Few of the library, but many of those that words found.
-    signals, notes = _legs(semantic, "my vehicle", late, [*SKILLS, late[-1]])
-    assert signals == {}
-    assert notes == ["Meanings are not compared yet: 1 of 101 skills wait; run `satchel index`"]
-    model.go.set()
-    _wait(semantic)
+    assert _legs(semantic, "my vehicle", late, [*SKILLS, late[-1]])[0] == {}
+    monkeypatch.setattr(module, "MAX_INLINE_SKILLS", 64)
     assert _legs(semantic, "my vehicle", late, late)[1] == []
+
+
+def test_new_and_changed_skills_are_embedded_by_the_request():
+    model = Concepts()
+    semantic = Semantic(model)
+    assert _legs(semantic, "vehicle", SKILLS)[0]
+    changed = (skill("automobile-care", "Repairs an engine."), *SKILLS[1:])
+    model.asked.clear()
+    assert _legs(semantic, "vehicle", changed)[1] == []
+    assert model.asked[:2] == ["automobile care", "automobile care: Repairs an engine."]
 
 
 def test_a_description_in_another_script_gets_no_score_by_its_latin_name():
@@ -218,7 +200,7 @@ class Remote(Concepts):
         super().__init__()
         self.tries = 0
 
-    def hurrying(self, seconds):
+    def hurrying(self, seconds) -> Any:
         assert seconds <= 2
         self.tries += 1
         return threading.Lock()
@@ -232,7 +214,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(monkeypatch):
     for _ in range(3):
         assert _legs(semantic, "vehicle", SKILLS) == (
             {},
-            ["Meanings are not compared: The server is away"],
+            ["Embeddings are not used: The server is away"],
         )
     assert model.tries == 1
     model.broken = False
@@ -241,53 +223,14 @@ def test_a_server_that_failed_is_left_alone_for_a_while(monkeypatch):
     assert _legs(semantic, "vehicle", SKILLS)[0]
 
 
-def test_vectors_that_failed_once_are_made_later(monkeypatch):
-    monkeypatch.setattr(module, "_RETRY_DELAY_S", 0.05)
+def test_vectors_that_failed_once_are_made_later():
     model = Concepts()
     model.broken = True
     semantic = Semantic(model)
-    _legs(semantic, "vehicle", SKILLS)
-    _wait(semantic)
-    assert semantic._store.stopped  # noqa: SLF001
-    assert _legs(semantic, "vehicle", SKILLS)[1] == [
-        "Meanings are not compared: The server is away"
-    ]
+    assert _legs(semantic, "vehicle", SKILLS)[1] == ["Embeddings are not used: The server is away"]
     model.broken = False
-    time.sleep(0.06)
-    _legs(semantic, "vehicle", SKILLS)
-    _wait(semantic)
     signals, notes = _legs(semantic, "vehicle", SKILLS)
     assert (bool(signals), notes) == (True, [])
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-def test_a_process_that_was_forked_goes_on():
-    model = Held()
-    semantic = Semantic(model)
-    _legs(semantic, "vehicle", SKILLS)  # the background waits, with its locks
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            model.go = threading.Event()
-            model.go.set()
-            _legs(semantic, "vehicle", SKILLS)
-            _wait(semantic)
-            status = 0 if _legs(semantic, "vehicle", SKILLS)[0] else 2
-        finally:
-            os._exit(status)
-    until = time.monotonic() + 8
-    done, status = 0, 0
-    while not done and time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        time.sleep(0.01)
-    if not done:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    model.go.set()
-    assert (bool(done), status) == (True, 0)
-    _wait(semantic)
 
 
 # --- the same answer anywhere -------------------------------------------------------------
@@ -355,7 +298,7 @@ def test_vectors_that_cannot_be_kept_are_said(tmp_path):
         semantic.prepare(SKILLS)
     signals, notes = _legs(semantic, "vehicle", SKILLS)
     assert signals
-    assert notes[0].startswith("The vectors cannot be written: ")
+    assert notes[0].startswith("The index cannot be written: ")
 
 
 # --- opened when it is needed -------------------------------------------------------------
@@ -377,7 +320,7 @@ def test_a_model_that_cannot_be_opened_is_tried_once_and_said_each_time(error, s
 
     lazy = Semantic(fail)
     for _ in range(3):
-        assert _legs(lazy, "vehicle", SKILLS) == ({}, [f"Meanings are not compared: {said}"])
+        assert _legs(lazy, "vehicle", SKILLS) == ({}, [f"Embeddings are not used: {said}"])
     with pytest.raises(ModelFailed, match=said):
         lazy.prepare(SKILLS)
     assert (tries, lazy.made) == ([1], 0)

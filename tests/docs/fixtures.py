@@ -62,32 +62,6 @@ def model(folder: str) -> Service:
     return ModelServer(script).start()
 
 
-class _News:
-    """The recorded news and a model that explores them."""
-
-    def __init__(self) -> None:
-        import news_model
-        from model_server import ModelServer
-        from news_site import NewsSite
-
-        self.site, self.model = NewsSite(), ModelServer(news_model.explore).start()
-
-    def environment(self) -> dict[str, str]:
-        return self.model.environment() | self.site.environment()
-
-    def close(self) -> None:
-        self.site.close()
-        self.model.close()
-
-
-def news_explorer(folder: str) -> Service:
-    """The example of that name, with a recorded Hacker News and a scripted model beside it."""
-    left_out = shutil.ignore_patterns("reports", "__pycache__")
-    source = os.path.join(EXAMPLES, "news_explorer")
-    shutil.copytree(source, folder, dirs_exist_ok=True, ignore=left_out)
-    return _News()
-
-
 def _follows(skill: str, given: str, file: str, *said: str) -> Callable[[str], Service]:
     """A scripted model that loads a skill, reads a file and answers in the skill's language."""
 
@@ -139,6 +113,5 @@ FIXTURES: dict[str, Callable[[str], Service | None]] = {
         "Task: Ada writes the release notes, by Thursday.",
         "决定：周五发布 2.0。\n\n任务：小李写发布说明，周四前完成。",
     ),
-    "news-explorer": news_explorer,
     "weekly-report": weekly_report,
 }

@@ -38,7 +38,7 @@ FREE = frozenset({"markdown", "text"})
 
 _MARK = "@@satchel-docs@@"
 _PROMPT = re.compile(r"(>|.*\[y/N\]) (.+)").fullmatch
-_WAITING = re.compile(r"  still at work \(.*|  仍在进行（.*")
+_WAITING = re.compile(r"  still running \(.*|  仍在运行（.*")
 """What a busy machine adds, on stderr."""
 _EXPORTED = f"echo '{_MARK} exported'; env | grep '^SATCHEL_'"
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -45,9 +45,9 @@ SKILLS = {
 }
 """State -> what the skill is asked for by."""
 ABOUT = {
-    "untrusted": (r"\bant\b", r"not trusted|untrusted", r"\b1 [a-z ]*not trusted yet"),
+    "untrusted": (r"\bant\b", r"not trusted|untrusted", r"\b1 (untrusted|[a-z ]*not trusted yet)"),
     "blocked": (r"\bbee\b", r"scan blocks|blocked", r"\b1 blocked"),
-    "modified": (r"\bcat\b", r"modified", r"\b1 modified"),
+    "modified": (r"\bcat\b", r"[Mm]odified", r"\b1 modified"),
     "shadowed": (r"\b(dog|dodo)\b", r"shadowed|hidden", r"\d hidden"),
     "broken": (r"\beel\b", r"broken|cannot be|not a skill|no-frontmatter", r"\b1 broken"),
     "excluded": (r"\bfox\b", r"excluded|left? out|leave it out", r"\d hidden"),
@@ -367,9 +367,8 @@ DOORS: dict[str, Driver] = {
     "list --all": lambda world: ("", "\n".join(world.command("list", "--all"))),
     "doctor": lambda world: ("", world.command("doctor", "--all")[0].replace("\n    ", " ")),
     "show": shown("show"),
-    "load": each("load"),
-    "search": each("search", asked="feeds {} animals"),
-    "which": each("which", asked="use the {} skill"),
+    "show --as-model": each("show", "--as-model"),
+    "search": each("search", asked="use the {} skill"),
     "tools": lambda world: world.command("tools"),
     "chat": with_model("chat", stdin="Go\n"),
     "run": with_model("run", "Go"),
@@ -407,7 +406,7 @@ def cell(state: str, offered: str, said: str) -> str:
         words.append("named")
     elif re.search(counted, said):
         words.append("counted")
-    elif re.search(rf"no skill `[^`]*{animal}`|the skill `[^`]*{animal}`, which is not here", said):
+    elif re.search(rf"no skill `[^`]*{animal}`|uses `[^`]*{animal}`, which does not exist", said):
         words.append("absent")
     return ", ".join(words) or "–"
 

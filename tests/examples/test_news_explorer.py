@@ -174,8 +174,8 @@ def test_the_trace_shows_which_skills_were_used(explore):
         cwd=HOME, env=os.environ | {"SATCHEL_TRUST": "all"}, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    assert "last loaded: 20" in done.stdout
-    assert "chosen for 4 of 4 requests" in done.stdout, "the run's own, and one in each sub-agent"
+    assert "loaded: 20" in done.stdout
+    assert "chosen: 4 of 4" in done.stdout, "the run's own, and one in each sub-agent"
 
 
 @pytest.mark.req("D5")

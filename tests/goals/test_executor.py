@@ -14,7 +14,6 @@ from satchel.goals.executor import execute
 from satchel.goals.model import (
     ENDS,
     Answer,
-    Done,
     Goal,
     GoalBudget,
     Plan,
@@ -147,48 +146,6 @@ def test_fail_fast_lets_nobody_through_who_waits_for_a_place():
     assert set(states(report).values()) == {"failed", "cancelled"}
 
 
-def test_a_step_that_was_quicker_than_the_stop_keeps_its_result():
-    class Quick(Runner):
-        async def run(self, work):
-            try:
-                return await super().run(work)
-            except asyncio.CancelledError:
-                return Done("made it")
-
-    execution = Execution(Quick())
-    plan = plan_of(Step("bad", prompt="fail"), Step("long", prompt="wait"))
-    report, _ = ran(plan, execution)
-    assert states(report) == {"bad": "failed", "long": "done"}
-    assert report.state == "failed"
-
-
-def test_continue_gives_null_for_what_failed():
-    plan = plan_of(
-        Step("bad", prompt="fail"),
-        Step("b", prompt="<{{steps.bad.output.x}}>"),
-        on_failure="continue",
-    )
-    report, _ = ran(plan)
-    assert report.steps["b"].output == "b<<null>>"
-    assert (report.state, report.reason) == ("partial", "Step `bad`: ValueError: it failed")
-
-
-def test_a_step_may_differ_from_its_plan():
-    plan = plan_of(
-        Step("bad", prompt="fail", on_failure="continue"),
-        Step("flaky", prompt="flaky"),
-        Step(
-            "once", prompt="flaky", retry=QUICK._replace(attempts=1), on_failure="skip_dependents"
-        ),
-        Step("b", needs=("bad",)),
-        Step("o", needs=("once",)),
-    )
-    report, _ = ran(plan)
-    assert states(report) == {
-        "bad": "failed", "flaky": "done", "once": "failed", "b": "done", "o": "skipped",
-    }  # fmt: skip
-
-
 # --- budgets ------------------------------------------------------------------------------
 
 
@@ -231,16 +188,10 @@ def test_a_budget_of_seconds_does_not_count_people():
     assert ran(plan, known=known)[0].state == "done"
     known["a"] = known["a"]._replace(seconds=5)
     report, _ = ran(plan, known=known)
-    assert (report.state, report.reason) == ("failed", "The budget of 5 seconds is used up")
+    assert (report.state, report.reason) == ("failed", "The budget of 5 s is used up")
 
 
 # --- people -------------------------------------------------------------------------------
-
-
-def test_a_goal_asks_though_a_step_of_it_failed():
-    bad = Step("bad", prompt="fail", on_failure="continue")
-    report, _ = ran(plan_of(bad, Step("h", "human", prompt="?")))
-    assert (report.state, report.reason) == ("asking", "")
 
 
 def test_an_answer_that_does_not_fit_fails_the_step():
@@ -290,12 +241,6 @@ async def test_cancelling_a_run_ends_all_of_it(after):
 
 
 # --- texts ---------------------------------------------------------------------------------
-
-
-def test_a_question_is_not_longer_than_anybody_reads():
-    plan = plan_of(Step("h", "human", prompt="{{inputs.x}}"), inputs={"x": "y" * 100_000})
-    report, _ = ran(plan)
-    assert report.steps["h"].output == "y" * 20_000 + "… (100000 characters)"
 
 
 def test_whatever_breaks_inside_of_a_step_fails_it():

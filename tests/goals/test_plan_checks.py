@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,38 +51,37 @@ def test_a_sound_plan_has_no_problems():
 
 
 CASES = [
-    ("no-goal", only(OK, goal=" "), "does not say what it is for"),
-    ("no-steps", only(), "has no steps"),
-    ("bad-id", only(Step("a b", prompt="p")), "`a b` cannot be the id"),
-    ("same-id", only(OK, OK), "Two steps have the id `ok`"),
-    ("unknown-need", only(OK, Step("b", prompt="p", needs=("okk",))), "`b` needs `okk`"),
-    ("needs-itself", only(Step("a", prompt="p", needs=("a",))), "`a` needs itself"),
-    ("no-prompt", only(Step("a")), "`a` has no prompt"),
-    ("no-prompt", only(Step("h", "human", prompt="  ")), "`h` has no prompt"),
-    ("long-prompt", only(Step("a", prompt="p" * 200_001)), "has 200001 characters"),
-    ("no-skill", only(Step("a", "skill", prompt="p")), "which skill"),
-    ("no-tool", only(Step("a", "tool")), "which tool"),
+    ("no-goal", only(OK, goal=" "), "There is no `goal`"),
+    ("no-steps", only(), "There is no `steps`"),
+    ("bad-id", only(Step("a b", prompt="p")), "`a b` is not a valid name"),
+    ("same-id", only(OK, OK), "`ok` is there twice"),
+    ("unknown-need", only(OK, Step("b", prompt="p", needs=("okk",))), "step `b` uses `okk`"),
+    ("needs-itself", only(Step("a", prompt="p", needs=("a",))), "`a` depends on itself"),
+    ("no-prompt", only(Step("a")), "`a` has no `prompt`"),
+    ("no-prompt", only(Step("h", "human", prompt="  ")), "`h` has no `prompt`"),
+    ("range", only(Step("a", prompt="p" * 200_001)), "`prompt` of step `a` is `200001`"),
+    ("no-skill", only(Step("a", "skill", prompt="p")), "has no `skill`"),
+    ("no-tool", only(Step("a", "tool")), "has no `tool`"),
     ("odd-field", only(Step("a", prompt="p", tool="t")), "`llm`, which has no `tool`"),
     ("odd-field", only(Step("a", "tool", tool="t", prompt="p")), "`tool`, which has no `prompt`"),
     ("bad-choice", only(Step("a", "dance", prompt="p")), "is `dance`"),  # pyright: ignore[reportArgumentType]
     ("bad-choice", only(OK, on_failure="hope"), "`on_failure` of the plan is `hope`"),
     ("bad-reference", only(Step("a", prompt="{{ what }}")), "has `{{what}}`, which means nothing"),
     ("bad-reference", only(Step("a", prompt="{{skills}}")), "has `{{skills}}`"),
-    ("unknown-step", only(Step("a", prompt="{{steps.b.output}}")), "mentions `b`"),
-    ("mentions-itself", only(Step("a", prompt="{{steps.a.output}}")), "its own output"),
-    ("missing-input", only(Step("a", prompt="{{inputs.x}}")), "uses the input `x`"),
+    ("unknown-step", only(Step("a", prompt="{{steps.b.output}}")), "uses `b`"),
+    ("mentions-itself", only(Step("a", prompt="{{steps.a.output}}")), "depends on itself"),
+    ("missing-input", only(Step("a", prompt="{{inputs.x}}")), "uses `x`"),
     ("unused-input", only(OK, inputs={"x": 1}), "Nothing uses the input `x`"),
-    ("bad-schema", only(OK._replace(output={"type": "strin"})), "`strin` is no type"),
+    ("bad-schema", only(OK._replace(output={"type": "strin"})), "`strin` is not valid"),
     ("bad-schema", only(OK._replace(output={"pattern": "("})), "pattern"),
     ("unchecked", only(OK._replace(output={"$ref": "#/x"})), "says `$ref`, which is not checked"),
-    ("human-retries", only(Step("h", "human", prompt="p", timeout=3)), "`timeout` does nothing"),
-    ("range", only(OK._replace(timeout=0)), "`timeout` of step `ok` is 0"),
-    ("range", only(OK._replace(timeout=float("inf"))), "is inf"),
+    ("range", only(OK._replace(timeout=0)), "`timeout` of step `ok` is `0`"),
+    ("range", only(OK._replace(timeout=float("inf"))), "is `inf`"),
     ("range", only(OK._replace(retry=Retry(attempts=0))), "`retry.attempts` of step `ok`"),
-    ("range", only(OK, retry=Retry(factor=0.5)), "`retry.factor` of the plan is 0.5"),
+    ("range", only(OK, retry=Retry(factor=0.5)), "`retry.factor` of the plan is `0.5`"),
     ("range", only(OK, retry=Retry(jitter=2)), "`retry.jitter`"),
     ("range", only(OK, retry=Retry(first=-1)), "`retry.first`"),
-    ("range", only(OK, parallel=0), "`parallel` of the plan is 0"),
+    ("range", only(OK, parallel=0), "`parallel` of the plan is `0`"),
     ("range", only(OK, budget=GoalBudget(tokens=0)), "`budget.tokens`"),
     ("range", only(OK, budget=GoalBudget(cost=float("nan"))), "`budget.cost`"),
 ]
@@ -100,20 +97,16 @@ def test_each_slip_is_named(code, problem, words):
     assert problem.to_dict()["severity"] == RULES[code].severity
 
 
-def test_a_circle_is_shown_and_who_can_never_run():
+def test_a_circle_is_shown():
     steps = (
         Step("a", prompt="p", needs=("b",)),
         Step("b", prompt="{{steps.a.output}}"),
-        Step("c", prompt="p", needs=("b",)),
         Step("d", prompt="p", needs=("gone",)),
-        Step("e", prompt="p", needs=("d",)),
     )
     plan = Plan("g", steps)
     told = {(one.code, one.step): one.message for one in check(plan)}
     assert "`a` → `b` → `a`" in told["circle", "a"]
-    assert "`c` can never run, since it depends on `b`" in told["never-runs", "c"]
     assert ("unknown-need", "d") in told
-    assert "`d`" in told["never-runs", "e"]
 
 
 def test_what_is_not_here_is_said_with_what_may_be_meant():
@@ -146,27 +139,13 @@ def test_fields_that_are_used_must_be_promised(path, right):
 
 def test_too_many_steps_are_not_even_looked_at():
     steps = tuple(Step(f"s{n}") for n in range(2_001))
-    assert [one.code for one in check(Plan("g", steps))] == ["many-steps"]
-
-
-def test_warnings_do_not_keep_a_plan_from_running():
-    plan = Plan("g", (OK,), {"unused": 1})
-    assert errors_in(check(plan)) == []
-    require_valid(Goal("g", plan))
+    assert [one.code for one in check(Plan("g", steps))] == ["range"]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a.1", "a:b", "-a", "x" * 101, "ü"])
 def test_a_goal_has_a_name_that_files_and_workflows_can_have(name):
-    with pytest.raises(InvalidInput, match="cannot be the id of a goal"):
+    with pytest.raises(InvalidInput, match="is not a valid name"):
         require_valid(Goal(name, Plan("g", (OK,))))
-
-
-def test_a_goal_gets_a_name_that_says_what_it_is_about():
-    plan = Plan("Report: what changed this week, and why?", (OK,))
-    one, other = Goal.of(plan), Goal.of(plan)
-    assert re.fullmatch(r"report-what-changed-this-week-an-[0-9a-f]{8}", one.id)
-    assert one.id != other.id
-    require_valid(Goal.of(plan._replace(goal="写周报")))
 
 
 def test_one_error_says_them_all():
@@ -174,7 +153,7 @@ def test_one_error_says_them_all():
     with pytest.raises(InvalidInput) as caught:
         require_valid(Goal("g", Plan("", steps)))
     assert "The plan has 13 errors:" in caught.value.message
-    assert "  - Step `s3` has no prompt" in caught.value.message
+    assert "  - Step `s3` has no `prompt`" in caught.value.message
     assert "and 3 more" in caught.value.message
 
 
@@ -222,8 +201,8 @@ def chinese(monkeypatch):
 
 @pytest.mark.usefixtures("chinese")
 def test_words_of_a_plan_are_not_ours():
-    problem = PlanProblem("not-yaml", values={"reason": "it is no mapping"})
-    assert "it is no mapping" in problem.message
+    problem = PlanProblem("not-yaml", values={"reason": "it is not valid"})
+    assert "it is not valid" in problem.message
     wanted = ", ".join(f"`{one}`" for one in POLICIES)
     values = {"key": "k", "value": "the plan", "where": "the plan", "wanted": wanted}
     odd = PlanProblem("bad-choice", values=values)

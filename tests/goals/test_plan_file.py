@@ -22,7 +22,7 @@ WEEKLY = """\
 goal: Report what changed this week
 inputs:
   since: Monday
-retry: 2
+retry: {attempts: 2}
 budget: {tokens: 50000, seconds: 600}
 steps:
   - id: fetch
@@ -42,8 +42,8 @@ steps:
   - id: agree
     action_type: human
     prompt: Is {{steps.rate.output.stars}} right?
-    needs: rate
-  - id: 7
+    needs: [rate]
+  - id: "7"
     prompt: Write it down
     needs: [agree, fetch]
     on_failure: continue
@@ -79,8 +79,8 @@ def test_it_is_written_as_people_write_it(tmp_path):
     plan, _ = read_plan(WEEKLY)
     text = write_plan(plan)
     assert "    prompt: |\n      Rate these:\n      {{steps.fetch.output}}\n" in text
-    assert 'arguments: {since: "{{inputs.since}}", limit: 10}' in text
-    assert "needs: [agree, fetch]" in text
+    assert "    arguments:\n      since: '{{inputs.since}}'\n      limit: 10\n" in text
+    assert "    needs:\n      - agree\n      - fetch\n" in text
     path = tmp_path / "plan.yaml"
     path.write_text(text, encoding="utf-8")
     assert read_plan(path) == (plan, [])
@@ -136,14 +136,8 @@ def test_what_is_no_plan_is_said(text, code):
     assert problems[0].message
 
 
-def test_skills_and_tools_are_looked_up_when_they_are_known():
-    _, problems = read_plan(WEEKLY, skills=["ratings"], tools=["fetch-issues"])
-    (problem,) = problems
-    assert (problem.code, problem.line) == ("unknown-skill", 12)
-
-
 def test_files_that_cannot_be_read_are_said(tmp_path):
-    with pytest.raises(NotFound, match="There is no plan"):
+    with pytest.raises(NotFound, match="There is no `"):
         read_plan(tmp_path / "gone.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"goal: \xff\xfe\n")
     with pytest.raises(InvalidInput, match="cannot be read"):
@@ -171,17 +165,6 @@ def test_the_schema_takes_what_the_reader_takes():
                   {"goal": "g", "steps": [{"id": "a", "promt": "x"}]},
                   {"goal": "g", "steps": [{"id": "a", "action_type": "dance"}]}):  # fmt: skip
         assert not validator.is_valid(wrong)
-
-
-def test_the_schema_names_every_field_of_the_records():
-    schema = plan_schema()
-    step = schema["properties"]["steps"]["items"]["properties"]
-    assert set(step) == set(Step._fields)
-    assert set(schema["properties"]) == {*Plan._fields, "$schema"}
-    assert set(schema["properties"]["budget"]["properties"]) == set(GoalBudget._fields)
-    assert set(step["retry"]["anyOf"][1]["properties"]) == set(Retry._fields)
-    schema["properties"].clear()
-    assert plan_schema()["properties"]
 
 
 # --- whatever is written reads back -------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -21,16 +20,13 @@ from satchel.goals.model import (
     StepError,
     StepEvent,
     StepResult,
-    StepState,
     Usage,
 )
 from satchel.goals.plan_checks import needs_in, with_dependents
 from satchel.goals.reports import (
-    continued_results,
     pack,
     pack_results,
     report_of,
-    run_seconds,
     unpack,
     unpack_results,
     valid_results,
@@ -93,17 +89,6 @@ def test_what_is_no_record_is_said(packed):
         unpack(StepResult, packed)
 
 
-@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20)), max_size=8))
-def test_time_at_work_is_the_union_of_spans(spans):
-    plan = Plan("g", tuple(Step(f"s{n}") for n in range(len(spans))))
-    results = {
-        f"s{n}": StepResult(f"s{n}", "done", started=begin, seconds=length)
-        for n, (begin, length) in enumerate(spans)
-    }
-    ticks = {tick for begin, length in spans for tick in range(begin, begin + length)}
-    assert run_seconds(plan, results) == len(ticks)
-
-
 PLAN = Plan(
     "g",
     (
@@ -147,11 +132,6 @@ def test_kept_results_depend_only_on_kept_ones(plan, data):
         assert set(needs[name]) <= set(found)
     if start:
         assert not with_dependents(needs, [start]) & set(found)
-
-
-def test_the_next_run_of_a_revision_knows_what_ended():
-    results = {state: StepResult(state, state) for state in get_args(StepState)}
-    assert set(continued_results(results)) == {"done", "failed", "skipped"}
 
 
 def test_true_is_not_one():

@@ -11,7 +11,7 @@ from satchel.goals import artifacts
 from satchel.goals.artifacts import MemoryArtifacts
 from satchel.goals.executor import StepContext
 from satchel.goals.model import Done, GoalBudget, Retry, Step, StepCall, Usage
-from satchel.goals.step_runner import delay_before, perform
+from satchel.goals.step_runner import perform
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -91,7 +91,7 @@ def test_what_the_step_promised_is_checked():
     step = Step("a", prompt="p", output={"type": "object", "required": ["x"]})
     result, _ = done({}, {"x": 1}, step=step)
     assert (result.state, result.output, result.attempts) == ("done", {"x": 1}, 2)
-    assert result.notes == ("try 1: INVALID_OUTPUT: The output has no `x`",)
+    assert result.notes == ("try 1: The output has no `x`",)
 
 
 @pytest.mark.parametrize("output", [object(), {1, 2}, float("nan"), {"x": float("inf")}, b"x"])
@@ -116,14 +116,6 @@ def test_an_output_that_looks_like_a_reference_is_not_followed():
     result, _ = done(forged, store=store)
     assert result.output != forged
     assert asyncio.run(artifacts.load(result.output, store)) == forged
-
-
-def test_waits_grow_and_differ():
-    retry = Retry(first=1, factor=2, most=5, jitter=0)
-    assert [delay_before(n, retry) for n in (2, 3, 4, 5, 5_000)] == [1, 2, 4, 5, 5]
-    waits = {delay_before(2, Retry(jitter=0.5)) for _ in range(20)}
-    assert len(waits) > 1
-    assert all(0.5 <= wait <= 1.5 for wait in waits)
 
 
 def test_texts_that_grow_beyond_measure_fail_the_step():
@@ -158,12 +150,3 @@ def test_no_try_is_longer_than_the_goal_may_take():
     assert result.seconds < 5
     result, _ = done(long, timeout=0.01, retry=Retry(1), left=GoalBudget(seconds=10))
     assert result.error.code == "TIMEOUT"
-
-
-def test_a_price_that_is_not_known_is_noted():
-    said = "its price is not known, so the budget of `cost` does not count it"
-    result, _ = done(Done("x", Usage(1, 5, 5)), left=GoalBudget(cost=1))
-    assert result.notes == (said,)
-    for usage, left in ((Usage(1, 5, 5, 0.1), GoalBudget(cost=1)), (Usage(1, 5, 5), GoalBudget(5))):
-        result, _ = done(Done("x", usage), left=left)
-        assert result.notes == ()

@@ -141,7 +141,7 @@ def doors(tmp_path_factory):
         "wide child": satchel.session(**IN, approve=True).child(include=["*", "treasury"]),
         "setting": world.open(**OUT).session(approve=True),
         "frozen": world.open(refresh_on_call=False).session(**OUT, approve=True),
-        "only skills": world.open(read="skills").session(**IN, approve=True),
+        "only skills": world.open(reading={"scope": "skills"}).session(**IN, approve=True),
         "restored": satchel.restore(json.loads(json.dumps(narrow.dump())), approve=True),
         "fork": narrow.fork({"name": "delve"}, agents={"wide": {"include": ["*"]}}).session,
     }

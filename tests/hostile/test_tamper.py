@@ -11,7 +11,7 @@ import pytest
 from satchel.library import Library, TrustStore
 from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
 from satchel.settings import load_settings
-from satchel.skill.file_tree import FolderTree, seal
+from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.testing import make_skill
 from sizes import sized
 from talking import session_over
@@ -68,7 +68,7 @@ def _fill(folder: str) -> None:
 def _lock(folder: str) -> None:
     rows = {}
     for name in os.listdir(folder):
-        sealed = seal(FolderTree(os.path.join(folder, name)))
+        sealed = hash_tree(FolderTree(os.path.join(folder, name)))
         place = LockedSource("git", "https://example.org/skills", "main", "0" * 40, name)
         rows[name] = LockEntry(name, name, place, "MIT", sealed.digest, sealed.files)
     with open(lock_path(folder), "wb") as file:

@@ -24,7 +24,7 @@ from satchel.library.lockfile import (
     read_lock,
     render_lock,
 )
-from satchel.skill.file_tree import FolderTree, seal
+from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.testing import make_skill, make_tool_skill
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def evil(folder: Path, skill_id: str = "evil", description: str = "Does evil.") 
 def locked(folder: Path) -> None:
     rows = {}
     for name in os.listdir(folder):
-        found = seal(FolderTree(str(folder / name)))
+        found = hash_tree(FolderTree(str(folder / name)))
         rows[name] = LockEntry(name, name, LockedSource("git", "u"), "", found.digest, found.files)
     with open(lock_path(str(folder)), "wb") as file:
         file.write(render_lock(rows))
@@ -151,7 +151,6 @@ for _text in (
     'locations = ["~/skills"]',
     'locations = ["mcp:stdio:cat"]',
     "ecosystem = true",
-    "use_index = true\nmax_depth = 99",
     "packaged = true",
     'sandbox = "off"',
     "[servers.x]\ncommand = 'cat'",
@@ -219,7 +218,7 @@ def _a_lockfile_that_came_along_with_the_setting_locked(world):
 def _a_lockfile_and_a_journal_that_came_along(world):
     evil(world / "cloned/.agents/skills")
     locked(world / "cloned/.agents/skills")
-    after = seal(FolderTree(str(world / "cloned/.agents/skills/evil"))).digest
+    after = hash_tree(FolderTree(str(world / "cloned/.agents/skills/evil"))).digest
     (world / "cloned/.agents/.satchel").mkdir()
     journal = {"version": 1, "changes": [{"id": "evil", "after": after}]}
     (world / "cloned/.agents/.satchel/journal.json").write_text(json.dumps(journal))
@@ -376,7 +375,7 @@ def test_what_is_swapped_after_the_look_is_not_used(world, swap):
     os.rename(old, world / "moved")
     os.symlink(new, old)
     with pytest.raises(SatchelError):
-        satchel.library.seals.check(skill)
+        satchel.library.integrity.check(skill)
     for call in (
         ("Skill", {"name": "good"}),
         ("ReadFile", {"path": "skills/good/SKILL.md"}),

@@ -20,11 +20,11 @@ from satchel.library.lockfile import (
     render_lock,
 )
 from satchel.library.ownership import key_path, load_or_create_key, read_key, sign_record
-from satchel.skill.file_tree import FolderTree, seal
-from satchel.store.history import history
+from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.store.journal import SkillChange, TransactionRecord, render_record
 from satchel.store.recovery import recover
 from satchel.store.trees import digest_at
+from satchel.store.undo import history
 from satchel.store.workdir import prepare_scope
 from satchel.testing import make_skill
 
@@ -68,7 +68,7 @@ class Victim:
         staged = self.work / "stage/ab/new/foo"
         staged.mkdir(parents=True)
         (staged / "SKILL.md").write_text("---\nname: foo\ndescription: Evil.\n---\nEvil.\n")
-        found = seal(FolderTree(str(staged)))
+        found = hash_tree(FolderTree(str(staged)))
         there = digest_at(str(self.skills / "foo"))
         row = LockEntry(
             "foo", "foo", LockedSource("folder", "../evil"), "", found.digest, found.files
@@ -172,7 +172,7 @@ def test_a_pull_puts_files_into_our_own_area_and_they_are_not_believed(victim):
 
     assert pending_changes(victim.scope.root, victim.scope.marks) == {}
     said = " ".join(victim.add("bar").repaired)
-    assert "it was not written here" in said
+    assert "was not written here" in said
     assert digest_at(str(victim.skills / "foo")) == before
     assert "foo" not in read_lock(victim.scope.lock)
 

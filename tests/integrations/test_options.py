@@ -27,9 +27,7 @@ satchel.session().definitions("anthropic")
 def test_a_wrong_option_is_refused_when_the_adapter_is_made(satchel):
     with pytest.raises(TypeError, match="aprove"):
         SkillsCapability(satchel, aprove=True)  # pyright: ignore[reportCallIssue]
-    with pytest.raises(InvalidInput, match="`changes` is"):
-        SkillsCapability(satchel, changes="later")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidInput, match="options of a session"):
+    with pytest.raises(InvalidInput, match="belong to new sessions"):
         SkillsCapability(satchel.session(), approve=True)
     with pytest.raises(TypeError, match="includes"):
         SkillsCapability(satchel).child(includes=["a"])  # pyright: ignore[reportCallIssue]

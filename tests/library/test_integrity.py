@@ -16,7 +16,7 @@ from satchel.library import TrustStore
 from satchel.library.integrity import generated
 from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
 from satchel.library.ownership import MEMORY, RECORD_KIND, load_or_create_key, sign_record
-from satchel.skill.file_tree import FolderTree, seal
+from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.testing import make_skill
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def folder(tmp_path):
 def lock(folder, *names: str) -> None:
     rows = {}
     for name in names or ("one",):
-        sealed = seal(FolderTree(str(folder / name)))
+        sealed = hash_tree(FolderTree(str(folder / name)))
         rows[name] = LockEntry(
             name, name, LockedSource("git", "u"), "", sealed.digest, sealed.files
         )
@@ -59,7 +59,7 @@ def found(library: Library, name: str = "one") -> Skill:
 
 
 def check(library: Library, name: str = "one"):
-    return library.seals.check(library.refresh().find(name)[0])
+    return library.integrity.check(library.refresh().find(name)[0])
 
 
 # --- the content ---------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def check(library: Library, name: str = "one"):
 
 def test_what_did_not_change_passes(folder):
     library = locked_library(folder)
-    assert check(library).tree == seal(FolderTree(str(folder / "one")))
+    assert check(library).tree == hash_tree(FolderTree(str(folder / "one")))
     assert library.load_content("one").strip() == "Do the thing."
 
 
@@ -122,7 +122,7 @@ def test_every_change_is_refused(folder, change, wait):
     change(folder / "one")
     for _ in range(2):
         with pytest.raises(Refused) as caught:
-            library.seals.check(skill)
+            library.integrity.check(skill)
         assert "`one`" in caught.value.message
     assert Library([str(folder)], trust=TrustStore(None, locked=True)).snapshot().skills == ()
 
@@ -145,11 +145,11 @@ def test_an_old_time_hides_no_change(folder):
 def test_the_bytes_that_are_shown_are_the_bytes_that_were_checked(folder):
     library = locked_library(folder)
     skill = found(library)
-    sealed = library.seals.check(skill)
-    assert library.seals.document(skill, sealed).body.strip() == "Do the thing."
+    sealed = library.integrity.check(skill)
+    assert library.integrity.document(skill, sealed).body.strip() == "Do the thing."
     _edit_body(folder / "one")
-    with pytest.raises(Changed, match="changed while it was read"):
-        library.seals.document(skill, sealed)
+    with pytest.raises(Changed, match="changed meanwhile"):
+        library.integrity.document(skill, sealed)
 
 
 def test_a_skill_file_behind_a_link_is_compared_with_what_it_leads_to(folder):
@@ -174,15 +174,15 @@ def test_a_skill_inside_a_locked_one_is_bound_by_it(folder):
     make_skill(folder, "one/inner", "Inside.", body="Something else.\n")
     for skill in (inner, found(library)):
         with pytest.raises(Changed):
-            library.seals.check(skill)
+            library.integrity.check(skill)
 
 
 def test_without_the_setting_an_edit_is_modified_and_used(folder):
     lock(folder)
     library = Library([str(folder)])
-    assert library.seals.modified(found(library)) == ()
+    assert library.integrity.modified(found(library)) == ()
     _edit(folder / "one")
-    assert library.seals.modified(found(library)) == ("references/a.md",)
+    assert library.integrity.modified(found(library)) == ("references/a.md",)
     assert check(library)
 
 
@@ -219,7 +219,7 @@ def journal(folder, *, ours: bool = True, **after: str) -> None:
 def test_only_what_our_own_journal_announces_passes(folder):
     library = locked_library(folder)
     _edit(folder / "one")
-    digest = seal(FolderTree(str(folder / "one"))).digest
+    digest = hash_tree(FolderTree(str(folder / "one"))).digest
     journal(folder, one=digest)
     assert check(library) is not None
     journal(folder, ours=False, one=digest)  # it came with the project
@@ -277,7 +277,7 @@ def test_no_link_leads_the_deleting_elsewhere(folder, tmp_path):
     for target in (tmp_path / "elsewhere", "../references"):
         os.symlink(target, folder / "one/scripts/__pycache__")
         with pytest.raises(Refused):
-            library.seals.check(skill)
+            library.integrity.check(skill)
         os.unlink(folder / "one/scripts/__pycache__")
     assert os.listdir(tmp_path / "elsewhere") != []
     assert os.listdir(folder / "one/references") != []

@@ -37,7 +37,7 @@ def offered(project, trust: str = "ask") -> list[str]:
 
 def is_own(project, name: str) -> bool:
     satchel = opened(project)
-    return satchel.library.seals.is_own(satchel.library.find(name)[0])
+    return satchel.library.integrity.is_own(satchel.library.find(name)[0])
 
 
 def codes(satchel) -> list[str]:
@@ -136,7 +136,7 @@ def test_locked_offers_what_a_lockfile_pins_byte_for_byte(project, tmp_path):
         locked.load_content("pinned")
     # Elsewhere it is modified, and used.
     assert opened(project, "all").load_content("pinned")
-    modified = opened(project).library.seals.modified
+    modified = opened(project).library.integrity.modified
     skill = opened(project).get_skill("pinned")
     assert skill is not None
     assert modified(skill) == ("extra.md",)
@@ -170,7 +170,7 @@ def test_a_blocked_skill_is_refused_and_then_not_offered(project, trust):
     reply = opened(project, trust).tools().call("Skill", {"name": "evil"})
     assert (reply.error.code, "The scan blocks" in reply.text) == ("PERMISSION_DENIED", True)
     assert "blocked" in codes(satchel)
-    assert "blocks it" in satchel.why("evil").verdict
+    assert "blocked" in satchel.why("evil").verdict
 
 
 def test_what_a_person_scans_is_scanned_once_and_remembered(project, monkeypatch):
@@ -185,13 +185,31 @@ def test_what_a_person_scans_is_scanned_once_and_remembered(project, monkeypatch
     assert "evil" not in offered(project, "all")
 
 
+def test_a_second_review_scans_only_what_was_blocked(project, monkeypatch):
+    make_skill(project / "skills", "plain", body="Do it.\n")
+    make_skill(project / "skills", "program", body="Do it.\n")
+    (project / "skills/program/run.py").write_text("print(1)\n")
+    first = opened(project).review()
+    scanned = []
+    real = security.scan_tree
+
+    def count(*given, name, **more):
+        scanned.append(name)
+        return real(*given, name=name, **more)
+
+    monkeypatch.setattr(security, "scan_tree", count)
+    assert opened(project).review() == first
+    assert [skill.name for skill in first.programs] == ["program"]
+    assert scanned == [os.path.basename(skill.base_dir) for skill in first.blocked]
+
+
 def test_what_was_blocked_is_scanned_again_even_if_it_was_clean_before(project):
     make_skill(project / "skills", "plain", body="Do it.\n")
     satchel = opened(project, "all")
     satchel.load_content("plain")
     skill = satchel.library.find("plain")[0]
-    seals = satchel.library.seals
-    seals.record_verdicts({skill.base_dir: seals.digest(skill)})
+    integrity = satchel.library.integrity
+    integrity.record_verdicts({skill.base_dir: integrity.digest(skill)})
     assert "plain" not in offered(project, "all")
     satchel.load_content("plain")
     assert "plain" in offered(project, "all"), "the rules of today block nothing"

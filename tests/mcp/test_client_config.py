@@ -1,10 +1,11 @@
-"""`satchel mcp install` and `uninstall`: shown first, other entries kept, a copy made."""
+"""`satchel mcp install`, also with `--remove`: shown first, other entries kept, a copy made."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
+import tomllib
 
 import pytest
 
@@ -82,18 +83,31 @@ def test_other_entries_and_the_mode_are_kept_and_a_copy_is_made(home, project):
         ("cursor", '{"mcpServers": {}} // mine'),
         ("cursor", "{"),
         ("codex", "a = "),
-        ("codex", 'model = "gpt" # mine\n'),
+        ("codex", "mcp_servers = {}\n"),
     ],
 )
-def test_a_file_that_is_not_plain_json_is_left_alone(home, project, name, text):
+def test_a_file_that_cannot_be_changed_safely_is_left_alone(home, project, name, text):
     path = home / PROGRAMS[name].user
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(Refused, match="plain JSON only") as refused:
+    with pytest.raises(Refused, match="edits plain JSON only") as refused:
         plan(name, "user", project)
-    pasted = "\n[mcp_servers.satchel]\ncommand = " if name == "codex" else '\n"satchel": {'
+    pasted = "\n[mcp_servers.satchel]\ncommand = " if name == "codex" else '{"satchel": {'
     assert pasted in refused.value.hint
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("text", [None, "", 'model = "gpt" # mine\n'])
+def test_a_toml_file_gets_the_table_at_its_end(home, project, text):
+    path = home / PROGRAMS["codex"].user
+    path.parent.mkdir()
+    if text is not None:
+        path.write_text(text)
+    apply(plan("codex", "user", project), project)
+    after = path.read_text()
+    assert after.startswith(text or "")
+    assert tomllib.loads(after)["mcp_servers"]["satchel"]["args"][:2] == ["mcp", "serve"]
+    assert not plan("codex", "user", project).needed
 
 
 def test_the_command_of_a_program_is_used_where_it_has_one(home, project, tmp_path, monkeypatch):
@@ -143,13 +157,13 @@ def test_what_the_program_wrote_meanwhile_is_not_lost(home, project):
     path.write_text('{"starts": 1}\n')
     change = plan("claude-code", "user", project)
     path.write_text('{"starts": 2}\n')  # while the person read the difference
-    with pytest.raises(Changed, match="was written since"):
+    with pytest.raises(Changed, match="changed meanwhile"):
         apply(change, project)
     assert path.read_text() == '{"starts": 2}\n'
 
 
 def test_the_command_shows_first_and_asks(home, project, capsys):
-    words = ["--project", project, "mcp", "install", "--client", "claude-code"]
+    words = ["--project", project, "mcp", "install", "claude-code"]
     assert main([*words, "--dry-run"]) == 0
     shown = capsys.readouterr()
     assert '+    "satchel": {' in shown.out
@@ -159,11 +173,9 @@ def test_the_command_shows_first_and_asks(home, project, capsys):
     assert main([*words, "--yes"]) == 0
     assert os.path.exists(os.path.join(project, ".mcp.json"))
     assert main([*words, "--yes"]) == 0
-    assert "already" in capsys.readouterr().err
-    assert main(["--project", project, "mcp", "uninstall", "claude-code", "--yes"]) == 0
+    assert "othing to do" in capsys.readouterr().err
+    assert main(["--project", project, "mcp", "install", "claude-code", "--remove", "--yes"]) == 0
     with open(os.path.join(project, ".mcp.json"), encoding="utf-8") as file:
         assert json.load(file) == {"mcpServers": {}}
     assert main(["--project", project, "mcp", "install"]) == 2
-    assert "satchel mcp install claude-code" in capsys.readouterr().err
-    assert main(["--project", project, "mcp", "install", "codex", "--client", "cursor"]) == 2
-    assert "`codex` and `cursor` are two programs" in capsys.readouterr().err
+    assert "`CLIENT` is missing" in capsys.readouterr().err

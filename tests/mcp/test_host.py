@@ -117,7 +117,7 @@ def test_a_server_that_is_down_leaves_what_was_listed(tmp_path):
         missing = read(satchel, f"{reply.data['base_dir']}/a.md")
         assert missing.error is not None
         assert missing.error.code == "EXECUTION_ERROR"
-        assert "cannot be had from the server `docs`" in missing.text
+        assert "The server `docs` cannot send" in missing.text
 
 
 def test_skills_of_one_name_are_told_apart(tmp_path):
@@ -139,7 +139,7 @@ def test_a_skill_that_is_not_listed_can_be_named(tmp_path):
         with hosting(str(tmp_path), address, servers={"docs": server}) as satchel:
             assert states(satchel) == {"hidden-one": "active"}
             assert any(
-                "`skill://no/SKILL.md`, which cannot be taken" in one for one in refusals(satchel)
+                "`skill://no/SKILL.md`, which cannot be used" in one for one in refusals(satchel)
             )
 
 

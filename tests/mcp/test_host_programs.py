@@ -125,7 +125,7 @@ def test_a_list_without_end_is_not_listened_to(tmp_path, monkeypatch):
     monkeypatch.setattr("satchel.library.remote.client.MAX_LIST_BYTES", 1_000_000)
     with hosting(str(tmp_path), "", servers={"docs": row(tmp_path, "pages")}) as satchel:
         ask_again(satchel)
-        assert any("it has more than 1000000 bytes" in one for one in refusals(satchel))
+        assert any("the limit is 1000000" in one for one in refusals(satchel))
 
 
 @pytest.mark.parametrize("mode", ["endless", "stubborn"])
@@ -176,5 +176,5 @@ def test_an_address_with_a_secret_is_refused_and_not_repeated(tmp_path, monkeypa
     monkeypatch.setenv("SATCHEL_LOCATIONS", f"mcp:{address}")
     satchel = Satchel.for_project(str(tmp_path), builtin=False)
     [told] = refusals(satchel)
-    assert "seen by everybody" in told
+    assert "must not contain secrets" in told
     assert "hush" not in told

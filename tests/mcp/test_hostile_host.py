@@ -118,8 +118,8 @@ def test_bytes_that_change_after_the_list_are_refused(tmp_path):
         reply = read(satchel, f"{base}/a.md")
         assert reply.error is not None
         assert "evil" not in reply.text
-        assert "`a.md` of the skill `pdf-forms` is not what the server `docs` listed" in reply.text
-        assert "look again with `satchel list`" in reply.text
+        assert "`a.md` is not what the server `docs` listed" in reply.text
+        assert "Try again" in reply.text
 
 
 def test_a_server_that_changes_between_list_and_read(tmp_path):
@@ -139,11 +139,11 @@ def test_a_file_that_is_not_listed_is_never_asked_for(tmp_path):
         script.files["skill://pdf-forms/more.md"] = b"more"
         base = load(satchel, "pdf-forms").data["base_dir"]
         reply = read(satchel, f"{base}/more.md")
-        assert "`more.md` is not among the files that the server `docs` listed" in reply.text
+        assert "There is no `more.md`" in reply.text
         os.makedirs(base)
         with open(os.path.join(base, "planted.md"), "w", encoding="utf-8") as file:
             file.write("planted")
-        assert "is not among the files" in read(satchel, f"{base}/planted.md").text
+        assert "There is no `planted.md`" in read(satchel, f"{base}/planted.md").text
         assert script.reads() == ["skill://pdf-forms/SKILL.md"]
 
 
@@ -169,64 +169,64 @@ def _beside(script: Script) -> dict[str, Any]:
 ODD: list[tuple[Callable[[Script], object], str]] = [
     (
         lambda script: script.add("pdf-forms", {f"f{at}.md": b"" for at in range(512)}),
-        "it has more than 512 files",
+        "the limit is 512",
     ),
-    (lambda script: _beside(script).update(size=16 << 20), "it has more than 16777216 bytes"),
-    (lambda script: _beside(script).update(size=-1), "has no size"),
+    (lambda script: _beside(script).update(size=16 << 20), "the limit is 16777216"),
+    (lambda script: _beside(script).update(size=-1), "its list of files is not valid"),
     (
         lambda script: script.add("pdf-forms").update(resources="dynamic"),
         "its content changes from read to read",
     ),
-    (lambda script: script.add("pdf-forms").pop("resources"), "does not list its files"),
+    (lambda script: script.add("pdf-forms").pop("resources"), "its list of files is not valid"),
     (
         lambda script: script.add("pdf-forms")["resources"][0].update(digest="md5:" + "0" * 32),
-        "no SHA-256 digest",
+        "its list of files is not valid",
     ),
     (
         lambda script: script.add("pdf-forms", {"a.md": b"a"})["resources"].pop(0),
-        "its SKILL.md is not among its files",
+        "its list of files is not valid",
     ),
     (
         lambda script: script.add("pdf-forms")["frontmatter"].update(name="bank"),
-        "the last part of its address is not its name",
+        "its address is not valid",
     ),
-    (lambda script: script.add("PDF-Forms"), "its name is no name of a skill"),
+    (lambda script: script.add("PDF-Forms"), "its name is not valid"),
     (
         lambda script: script.add("pdf-forms")["frontmatter"].pop("description"),
-        "it has no description",
+        "its frontmatter is not valid",
     ),
     (
         lambda script: script.add("pdf-forms", {"a.md": b"a", "A.md": b"b"}),
-        "differ in case alone",
+        "its list of files is not valid",
     ),
     (
         lambda script: script.add("pdf-forms", {"a": b"a", "a/b.md": b"b"}),
-        "one of its files is also a folder",
+        "its list of files is not valid",
     ),
     (
         lambda script: script.add("pdf-forms")["frontmatter"].update(metadata={"a": "x" * 100_000}),
-        "its frontmatter is too large",
+        "its frontmatter is not valid",
     ),
-    (lambda script: script.entries.append(["skill"]), "the entry is no object"),
+    (lambda script: script.entries.append(["skill"]), "it is not valid"),
 ]
 ADDRESSES = [
-    ("skill://pdf-forms/../../.bashrc", "could lead elsewhere"),
-    ("skill://pdf-forms/%2e%2e/x.md", "could lead elsewhere"),
-    ("skill://pdf-forms/a%2f..%2fb.md", "could lead elsewhere"),
-    ("skill://pdf-forms//etc/passwd", "could lead elsewhere"),
-    ("skill://pdf-forms/a%00.md", "could lead elsewhere"),
-    ("skill://pdf-forms/a\\b.md", "could lead elsewhere"),
-    ("skill://pdf-forms/C:evil.md", "could lead elsewhere"),
-    ("skill://pdf-forms/nul", "could lead elsewhere"),
-    ("skill://pdf-forms/a.md.", "could lead elsewhere"),
-    ("skill://pdf-forms/%ff.md", "could lead elsewhere"),
-    ("skill://pdf-forms/a.md?x", "an address that is none"),
-    ("file:///etc/passwd", "could lead elsewhere"),
-    ("/etc/passwd", "an address that is none"),
-    ("skill://bank/a.md", "lies outside its folder"),
-    ("https://pdf-forms/a.md", "lies outside its folder"),
-    ("skill://Pdf-Forms/a.md", "lies outside its folder"),
-    ("skill://pdf-forms", "lies outside its folder"),
+    ("skill://pdf-forms/../../.bashrc", "its address is not valid"),
+    ("skill://pdf-forms/%2e%2e/x.md", "its address is not valid"),
+    ("skill://pdf-forms/a%2f..%2fb.md", "its address is not valid"),
+    ("skill://pdf-forms//etc/passwd", "its address is not valid"),
+    ("skill://pdf-forms/a%00.md", "its address is not valid"),
+    ("skill://pdf-forms/a\\b.md", "its address is not valid"),
+    ("skill://pdf-forms/C:evil.md", "its address is not valid"),
+    ("skill://pdf-forms/nul", "its address is not valid"),
+    ("skill://pdf-forms/a.md.", "its address is not valid"),
+    ("skill://pdf-forms/%ff.md", "its address is not valid"),
+    ("skill://pdf-forms/a.md?x", "its address is not valid"),
+    ("file:///etc/passwd", "its address is not valid"),
+    ("/etc/passwd", "its address is not valid"),
+    ("skill://bank/a.md", "its list of files is not valid"),
+    ("https://pdf-forms/a.md", "its list of files is not valid"),
+    ("skill://Pdf-Forms/a.md", "its list of files is not valid"),
+    ("skill://pdf-forms", "its list of files is not valid"),
 ]
 ODD += [(lambda script, uri=uri: _beside(script).update(uri=uri), said) for uri, said in ADDRESSES]
 
@@ -249,7 +249,7 @@ def test_the_same_address_twice_is_taken_once(tmp_path):
             "name": "pdf-forms", "description": "Second."}})  # fmt: skip
         assert states(satchel) == {"pdf-forms": "active"}
         assert satchel.list_skills()[0].description == "Does a thing."
-        assert any("the same address" in one for one in refusals(satchel))
+        assert any("its address is not valid" in one for one in refusals(satchel))
 
 
 # --- posing and grabbing ------------------------------------------------------------------
@@ -270,11 +270,11 @@ def test_a_local_skill_is_never_replaced(tmp_path, ours, theirs):
             "shadowed", "untrusted"]  # fmt: skip
         satchel.trust()
         shadowed = [one for one in satchel.list_skills(hidden=True) if one.state == "shadowed"]
-        assert [one.winner for one in shadowed] == [f".agents/skills/{ours}"]
+        assert [one.shadowed_by for one in shadowed] == [f".agents/skills/{ours}"]
         assert "Ours." in load(satchel, ours).text
         assert "is shadowed" in load(satchel, shadowed[0].ref).text
         told = [one.message for one in satchel.problems()]
-        assert any("no server replaces a skill of yours" in one for one in told)
+        assert any("is hidden by" in one for one in told)
 
 
 def test_one_server_does_not_replace_another_in_silence(tmp_path):
@@ -322,7 +322,7 @@ def test_a_hundred_thousand_skills_are_cut(tmp_path):
         ]
         ask_again(satchel)
         assert len(states(satchel)) == 20_000
-        assert "there are more than 20000; 20000 of its skills are taken" in refusals(satchel)[0]
+        assert "the limit is 20000; 20000 skills are used" in refusals(satchel)[0]
 
 
 def test_endless_pages_end(tmp_path):
@@ -336,7 +336,7 @@ def test_endless_pages_end(tmp_path):
         ask_again(satchel)
         assert script.lists() == 1_000
         assert states(satchel) == {"pdf-forms": "active"}
-        assert "there are more than 1000 pages" in refusals(satchel)[0]
+        assert "the limit is 1000" in refusals(satchel)[0]
 
 
 def test_a_server_without_the_extension_is_asked_nothing(tmp_path):
@@ -355,7 +355,7 @@ def test_an_answer_drop_by_drop_is_not_waited_for(tmp_path, monkeypatch):
         script.slow = 0.2
         reply = load(satchel, "pdf-forms")
         assert reply.error is not None
-        assert "cannot be had from the server `docs`: it took too long" in reply.text
+        assert "The server `docs` cannot send `SKILL.md`: it took too long" in reply.text
         script.slow = 0.0
         assert load(satchel, "pdf-forms").error is None  # the line recovers
 
@@ -368,7 +368,7 @@ def test_too_long_an_answer_is_cut_off(tmp_path, monkeypatch):
         script.files["skill://pdf-forms/SKILL.md"] = b"x" * 1_000_000
         reply = load(satchel, "pdf-forms")
         assert reply.error is not None
-        assert "cannot be had from the server `docs`" in reply.text
+        assert "The server `docs` cannot send" in reply.text
 
 
 def test_a_redirect_to_another_host_is_not_followed(tmp_path):
@@ -385,11 +385,11 @@ def test_a_redirect_to_another_host_is_not_followed(tmp_path):
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("http://skills.example.com/mcp", "without `https` only this computer itself"),
+        ("http://skills.example.com/mcp", "must begin with `https://`"),
         ("ftp://127.0.0.1/mcp", "must begin with `https://`"),
-        ("https://user:pw@skills.example.com/", "a password in an address"),
-        ("https://skills.example.com/a b", "spaces or signs"),
-        ("http://127.0.0.1.evil.example/mcp", "without `https` only this computer itself"),
+        ("https://user:pw@skills.example.com/", "must not contain secrets"),
+        ("https://skills.example.com/a b", "it is not valid"),
+        ("http://127.0.0.1.evil.example/mcp", "must begin with `https://`"),
         ("https://", "must begin with `https://`"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -13,24 +12,17 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 
-import anyio
-import anyio.lowlevel
 import httpx
-import jwt
 import pytest
 import uvicorn
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from mcp_talk import Refusal, read_answer, write_skill
 from satchel import Satchel
 from satchel.errors import NotFound
-from satchel.integrations.mcp import http as issuing
 from satchel.integrations.mcp import notifications
 from satchel.integrations.mcp import server as server_module
 from satchel.integrations.mcp.client_view import ClientScope, ClientViews
 from satchel.integrations.mcp.http import (
-    OAuth,
-    OAuthTokens,
     Web,
     make_app,
 )
@@ -241,105 +233,6 @@ def test_a_part_leaves_out_skills_inside_others(nested):
     [(_, whole)] = nested.default.served.manifests(["outer"])
     assert "hidden/SKILL.md" in whole.files
     assert "manual/SKILL.md" not in whole.files
-
-
-@contextmanager
-def listening(answer=b""):
-    """An issuer that answers everything with these bytes, or never. Counts who comes."""
-    came = []
-    door = socket.create_server(("127.0.0.1", 0))
-
-    def accept():
-        while True:
-            try:
-                one, _ = door.accept()
-            except OSError:
-                return
-            came.append(one)
-            if answer:
-                one.recv(65_536)
-                size = f"content-length: {len(answer)}\r\nconnection: close\r\n\r\n"
-                one.sendall(f"HTTP/1.1 200 OK\r\n{size}".encode() + answer)
-                one.close()
-
-    thread = threading.Thread(target=accept)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{door.getsockname()[1]}", came
-    finally:
-        door.shutdown(socket.SHUT_RDWR)
-        door.close()
-        thread.join(5)
-        for one in came:
-            one.close()
-
-
-@pytest.fixture(scope="module")
-def key():
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def token(key, issuer, **header):
-    claims = {"iss": issuer, "aud": "https://a", "exp": time.time() + 99, "sub": "me"}
-    return jwt.encode(claims, key, "RS256", headers={"kid": "1", **header})
-
-
-def verify(verifier, *tokens):
-    async def run():
-        found = {}
-        async with anyio.create_task_group() as group:
-
-            async def one(at, text):
-                found[at] = await verifier.verify_token(text)
-
-            for at, text in enumerate(tokens):
-                group.start_soon(one, at, text)
-        return [found[at] for at in sorted(found)]
-
-    return asyncio.run(run())
-
-
-def test_whoever_has_no_token_costs_the_issuer_nothing(key, monkeypatch):
-    monkeypatch.setattr(issuing, "ISSUER_TIMEOUT_S", 0.2)
-    with listening() as (here, came):
-        verifier = OAuthTokens(OAuth(here, "https://a"), [])
-        junk = ["junk", "a.b.c", "", token(key, "https://elsewhere")]
-        junk.append(jwt.encode({"iss": here}, "k" * 32, "HS256", headers={"kid": "1"}))
-        assert verify(verifier, *junk) == [None] * len(junk)
-        assert came == []
-        # Forged ones that look right: the issuer is asked once, and then not for a while.
-        threads = threading.active_count()
-        forged = [token(key, here, kid=str(number)) for number in range(60)]
-        assert set(verify(verifier, *forged)) == {None}
-        assert set(verify(verifier, *forged)) == {None}
-        assert len(came) <= 2
-        assert threading.active_count() <= threads + 2
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [b"[]", b'"x"', b"null", b"{", b'{"issuer": 7}', b'{"issuer": [], "jwks_uri": {}}', b"\xff"],
-)
-def test_an_issuer_that_talks_nonsense_breaks_nothing(key, answer):
-    with listening(answer) as (here, _):
-        for oauth in (OAuth(here, "https://a"), OAuth(here, "https://a", f"{here}/keys")):
-            assert verify(OAuthTokens(oauth, []), token(key, here)) == [None]
-
-
-def test_known_keys_are_used_while_somebody_asks_for_others(key, monkeypatch):
-    from jwt.algorithms import RSAAlgorithm
-
-    public = json.loads(RSAAlgorithm.to_jwk(key.public_key())) | {"kid": "1", "use": "sig"}
-    with listening(json.dumps({"keys": [public]}).encode()) as (here, came):
-        verifier = OAuthTokens(OAuth(here, "https://a", f"{here}/keys"), [])
-        assert verify(verifier, token(key, here))[0].subject == "me"
-        other = [token(key, here, kid=str(number)) for number in range(2, 40)]
-        assert set(verify(verifier, *other)) == {None}
-        assert len(came) == 1
-    # The issuer is gone: those who have a token still come in.
-    monkeypatch.setattr(issuing, "KEY_REFRESH_S", 0.0)
-    monkeypatch.setattr(issuing, "KEY_REQUEST_INTERVAL_S", 0.0)
-    assert verify(verifier, token(key, here))[0].subject == "me"
 
 
 @pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])

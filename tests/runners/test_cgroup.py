@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from satchel.runners.launcher import cgroup_places, find_cgroup_folder
@@ -38,14 +36,3 @@ def test_nowhere(tmp_path, text):
     own.write_text(text)
     assert find_cgroup_folder(str(tmp_path / "cgroup"), str(own)) == ""
     assert find_cgroup_folder(str(tmp_path), str(tmp_path / "missing")) == ""
-
-
-def can_have_groups(folder: str) -> bool:
-    """Whether one can be made there: tried, not asked."""
-    group = os.path.join(folder, f"satchel-test-{os.getpid()}")
-    try:
-        os.mkdir(group)
-    except OSError:
-        return False
-    os.rmdir(group)
-    return True

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from needs import needs
-from satchel.runners import selfcheck
+from satchel.runners import tiers
 from satchel.runners.base import Program, ProgramLimits, ProgramPermissions, RunRequest, RunResult
 from satchel.runners.pool import seen_denials, with_denials
 from satchel.runners.sandbox import sandboxed_launch
@@ -16,11 +16,11 @@ from satchel.runners.sandbox import sandboxed_launch
 
 def complaint(folder, tier, argv, permissions) -> str:
     """What a program says on stderr before it fails."""
-    read = selfcheck.python_program(str(folder), {}).read
+    read = tiers.python_program(str(folder), {}).read
     launch = sandboxed_launch(
         Program(argv, str(folder), "binary", read=read), permissions, ProgramLimits(), tier
     )
-    return selfcheck.run(launch)[1]
+    return tiers.run(launch)[1]
 
 
 PYTHON = os.path.realpath(sys.executable)
@@ -74,7 +74,7 @@ def test_files_are_named_with_what_would_allow_them(tmp_path, tier):
         ("OSError: [Errno 28] No space left on device", "size: "),
         ("dial tcp 1.2.3.4:80: socket: address family not supported by protocol", "network: "),
         ("PermissionError: [Errno 1] Operation not permitted", "operation: "),
-        ("[Errno 30] Read-only file system", "files: "),
+        ("[Errno 30] Read-only file system", "operation: "),
     ],
 )
 def test_words_of_other_programs(text, start):
@@ -84,7 +84,7 @@ def test_words_of_other_programs(text, start):
 
 def test_an_end_by_the_filter_is_known():
     (line,) = seen_denials("", "bwrap", ProgramPermissions(), exit_code=-31)
-    assert line.startswith("system call: ")
+    assert line.startswith("operation: `SIGSYS`")
 
 
 @pytest.mark.parametrize("text", ["", "ValueError: bad", "file not found: report.xlsx"])

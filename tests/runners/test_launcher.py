@@ -16,9 +16,8 @@ import pytest
 import satchel
 from needs import needs
 from runners.leftovers import MARK, below, eventually, marked, read
-from runners.once import run_once
-from satchel.runners.base import CannotStart, Launch, Program, ProgramLimits, RunRequest
-from satchel.runners.launcher import Launcher, PlainLauncher
+from satchel.runners.base import CannotStart, Launch, ProgramLimits
+from satchel.runners.launcher import Launcher
 
 PYTHON = (sys.executable, "-I", "-S", "-u", "-c")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -72,20 +71,6 @@ def test_a_program_has_three_descriptors_its_environment_and_its_folder(starter,
         "files": [0, 1, 2], "env": {"A": "表", "LC_CTYPE": "C.UTF-8"}, "cwd": str(tmp_path),
         "umask": 0o077, "leads": True,
     }  # fmt: skip
-
-
-def test_signals_are_as_a_program_expects_them(starter):
-    status = text_of(starter.start(Launch(("/bin/cat", "/proc/self/status"), (), "/")))
-    fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
-    # posix_spawn leaves the C library's own two (32 and 33) ignored.
-    assert int(fields["SigIgn"], 16) & ~(3 << 31) == 0
-    assert int(fields["SigBlk"], 16) == 0
-    assert fields["NoNewPrivs"] == "1"
-
-
-def test_a_description_may_be_longer_than_a_message(starter):
-    env = [(f"V{number}", "x" * 1000) for number in range(500)]
-    assert text_of(starter.start(python("import os; print(len(os.environ))", env=env))) == "501\n"
 
 
 LIMITS = (
@@ -198,20 +183,6 @@ def test_the_memory_of_all_descendants_counts_together(starter, mark):
     assert ended.peak > 120 << 20
     assert marked(mark) == []
     process.close()
-
-
-def test_memory_that_forks_share_counts_once(starter):
-    code = (
-        "import os, time\n"
-        "held = b'x' * (60 << 20)\n"
-        "for _ in range(5):\n"
-        "    if os.fork() == 0:\n"
-        "        time.sleep(0.3); os._exit(0)\n"
-        "for _ in range(5): os.wait()\n"
-        "print('fine')"
-    )
-    process = starter.start(python(code, limits=ProgramLimits(memory=160 << 20)))
-    assert text_of(process) == "fine\n"
 
 
 @pytest.fixture
@@ -448,38 +419,3 @@ def test_an_ordinary_user_has_the_same(mark):
         "crash": ["", "crashed", False],
     }
     assert marked(mark) == []
-
-
-@pytest.mark.parametrize(
-    ("code", "fault"),
-    [
-        ('echo "{\\"output\\": \\"fine\\"}"', None),
-        ('sleep 60 & echo "{\\"output\\": \\"fine\\"}"', None),
-        ("sleep 60 & exec sleep 60", "timeout"),
-        ("exit 3", "exit-code"),
-        ("kill -SEGV $$", "crashed"),
-        ("true", "no-reply"),
-        ("exec dd if=/dev/zero of=large bs=1000000 count=30", "crashed"),
-    ],
-)
-def test_where_there_is_no_launcher_a_group_is_ended(code, fault, mark, tmp_path):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    limits = ProgramLimits(timeout=0.3 if fault == "timeout" else 5.0)
-    launch = sh(code, mark, limits=limits, scratch=str(scratch))._replace(cwd=str(scratch))
-    request = RunRequest("s", "t", {}, Program((), "", "binary"), limits=limits)
-    before = len(os.listdir("/proc/self/fd"))
-    result = run_once(PlainLauncher(), launch, request)
-    assert result.fault == fault
-    assert eventually(lambda: marked(mark) == [], 1)
-    assert not scratch.exists()
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-@pytest.mark.parametrize("wrong", [{"tier": "bwrap"}, {"cwd": "/nowhere"}])
-def test_where_there_is_no_launcher_no_scratch_folder_is_left(wrong, tmp_path):
-    (tmp_path / "scratch").mkdir()
-    launch = Launch(("/bin/true",), (), "/", scratch=str(tmp_path / "scratch"))._replace(**wrong)
-    with pytest.raises(CannotStart):
-        PlainLauncher().start(launch)
-    assert not (tmp_path / "scratch").exists()

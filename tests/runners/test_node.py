@@ -76,7 +76,7 @@ def test_nothing_of_a_package_or_of_the_skill_runs_while_installing(skill, tmp_p
     program = Runtimes(str(tmp_path / "cache"), env).prepare(
         folder, manifest("node", "main.js"), progress=lines.append
     )
-    assert lines == ["Installing the packages of `thing` with npm"]
+    assert lines == ["Building `thing` with npm"]
     assert call(program) == {"output": 1}
     assert not trace.exists()
 
@@ -150,19 +150,6 @@ def test_what_a_package_needs_comes_from_the_registry_too(skill, tmp_path, tier,
         assert caught.value.hint
 
 
-def test_packages_that_a_skill_brings_along_are_used(skill):
-    needs("node")
-    folder = skill(
-        {
-            "main.js": ANSWER % 'require("own")',
-            "node_modules/own/index.js": "module.exports = 'mine';",
-            "package.json": '{"dependencies": {"own": "1.0.0"}}',
-        }
-    )
-    program = Runtimes(builds()).prepare(folder, manifest("node", "main.js"))
-    assert call(program) == {"output": "mine"}
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -182,29 +169,9 @@ def test_packages_that_a_skill_brings_along_are_used(skill):
 )
 def test_dependencies_are_versions_of_a_registry(skill, wanted):
     for field in ("dependencies", "optionalDependencies"):
-        with pytest.raises(BuildFailed, match="may only name packages") as caught:
+        with pytest.raises(BuildFailed, match="may only name published packages") as caught:
             read_package(skill({"package.json": json.dumps({field: {"x": wanted}})}))
         assert str(wanted)[:80] in caught.value.message
-
-
-def test_what_npm_is_told_of_a_package(skill):
-    given = {
-        "name": "x",
-        "scripts": {"install": "evil"},
-        "dependencies": {"@a/b": "^1.2.0 || >=3 <4", "c": "latest"},
-        "devDependencies": {"d": "file:.."},
-        "overrides": {"c": {"e": "1.x"}},
-        "bin": "x",
-    }
-    assert read_package(skill({"package.json": json.dumps(given)})) == {
-        "private": True,
-        "dependencies": given["dependencies"],
-        "overrides": given["overrides"],
-    }
-    assert read_package(skill({"package.json": '{"type": "module"}'})) == {}
-    for text in ("[]", "{", '{"workspaces": ["a"]}', "[" * 100_000):
-        with pytest.raises(BuildFailed):
-            read_package(skill({"package.json": text}))
 
 
 @pytest.mark.parametrize(
@@ -220,12 +187,12 @@ def test_what_npm_is_told_of_a_package(skill):
 )
 def test_a_lock_file_pins_versions_of_a_registry(skill, entry):
     text = json.dumps({"lockfileVersion": 3, "packages": entry})
-    with pytest.raises(BuildFailed, match="may only pin"):
+    with pytest.raises(BuildFailed, match="may only name published packages"):
         read_lock(skill({"package-lock.json": text}))
 
 
 def test_a_lock_file_of_an_old_npm_is_refused(skill):
-    with pytest.raises(BuildFailed, match="of a version that is not read"):
+    with pytest.raises(BuildFailed, match="is damaged"):
         read_lock(skill({"package-lock.json": '{"lockfileVersion": 1, "dependencies": {}}'}))
 
 
@@ -256,29 +223,11 @@ def test_typescript_runs_in_its_own_folder_and_a_change_counts_at_once(skill):
         assert call(program) == {"output": [word, f"{folder}/main.ts"]}
 
 
-@pytest.mark.parametrize("entry", ["main.ts", "main.mts", "main.cts"])
-def test_typescript_finds_its_packages(skill, entry):
-    needs("node24")
-    first = (
-        'const isNumber = require("is-number");'
-        if entry.endswith(".cts")
-        else 'import isNumber from "is-number";'
-    )
-    folder = skill(
-        {
-            entry: first + ANSWER % "isNumber(5) as boolean",
-            "package.json": '{"dependencies": {"is-number": "7.0.0"}}',
-        }
-    )
-    program = Runtimes(builds()).prepare(folder, manifest("node", entry))
-    assert call(program) == {"output": True}
-
-
 @pytest.mark.parametrize(
     ("version", "entry", "said"),
     [
         ("16.20.2", "main.js", "here is 16"),
-        ("22.17.1", "main.ts", r"TypeScript needs Node 22\.18 .* 22\.17"),
+        ("22.17.1", "main.ts", r"needs Node 22\.18; here is 22\.17"),
         ("22.17.1", "main.js", ""),
     ],
 )
@@ -290,3 +239,23 @@ def test_an_older_node_is_refused(skill, tmp_path, monkeypatch, version, entry, 
     runtimes = Runtimes(str(tmp_path / "cache"), {"PATH": str(tmp_path)})
     with pytest.raises(MissingRuntime, match=said) if said else nullcontext():
         runtimes.prepare(skill({entry: ""}), manifest("node", entry))
+
+
+def test_what_npm_is_told_of_a_package(skill):
+    given = {
+        "name": "x",
+        "scripts": {"install": "evil"},
+        "dependencies": {"@a/b": "^1.2.0 || >=3 <4", "c": "latest"},
+        "devDependencies": {"d": "file:.."},
+        "overrides": {"c": {"e": "1.x"}},
+        "bin": "x",
+    }
+    assert read_package(skill({"package.json": json.dumps(given)})) == {
+        "private": True,
+        "dependencies": given["dependencies"],
+        "overrides": given["overrides"],
+    }
+    assert read_package(skill({"package.json": '{"type": "module"}'})) == {}
+    for text in ("[]", "{", '{"workspaces": ["a"]}', "[" * 100_000):
+        with pytest.raises(BuildFailed):
+            read_package(skill({"package.json": text}))

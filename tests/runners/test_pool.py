@@ -65,13 +65,13 @@ def pool():
 
 
 def test_no_sandbox_no_run(tmp_path, make, monkeypatch):
-    from satchel.runners import selfcheck
+    from satchel.runners import tiers
 
     class Standing(NamedTuple):
         holds: bool = False
         why: str = "for this test"
 
-    monkeypatch.setattr(selfcheck, "probe", lambda _tier: Standing())
+    monkeypatch.setattr(tiers, "probe", lambda _tier: Standing())
     env = {"SATCHEL_HOME": str(tmp_path), "SATCHEL_SANDBOX": "own"}
     pool = Pool(load_settings(str(tmp_path), env))
     request = RunRequest("a", "a", {"token": "x"}, make("a", ONCE))

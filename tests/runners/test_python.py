@@ -12,7 +12,7 @@ import pytest
 from needs import builds, needs
 from prepared import call, in_tier, manifest
 from satchel.errors import BuildFailed, Unsandboxed
-from satchel.runners import selfcheck
+from satchel.runners import tiers
 from satchel.runners.build import BuildCache
 from satchel.runners.python import read_requirements
 from satchel.runners.runtimes import Runtimes
@@ -96,7 +96,7 @@ def test_requirements_are_installed_once(skill, tmp_path, tool, tier):
     program = runtimes.prepare(folder, MAIN, progress=lines.append)
     assert call(program) == {"output": "1.16.0"}
     used = ["with uv"] if tool == "uv" else ["with uv", "with pip"]
-    assert [line.split("`thing` ")[1] for line in lines[1:-1]] == used
+    assert [line.split("`thing` ")[1] for line in lines] == used
     home = os.path.dirname(os.path.dirname(os.path.dirname(program.argv[0])))
     with open(os.path.join(home, "requirements.txt"), encoding="utf-8") as file:
         assert file.read().startswith("six==1.16.0 --hash=sha256:")
@@ -114,7 +114,7 @@ def test_a_wrong_checksum_is_not_installed(skill, tmp_path):
     folder = skill(
         {"main.py": "", "requirements.txt": "six==1.16.0 \\\n    --hash=sha256:" + "0" * 64}
     )
-    with pytest.raises(BuildFailed, match="packages of `thing` cannot be installed"):
+    with pytest.raises(BuildFailed, match="`thing` cannot be built"):
         Runtimes(str(tmp_path / "cache")).prepare(folder, MAIN)
 
 
@@ -149,9 +149,8 @@ def test_only_wheels_from_an_index_are_installed(skill, tmp_path, tier, web):
     ):
         wheel(links, f"carrier{number}", needed)
         folder = skill({"main.py": "", "requirements.txt": f"carrier{number}\n"})
-        with pytest.raises(BuildFailed, match=r"payload|sources") as caught:
+        with pytest.raises(BuildFailed, match=r"payload|sources"):
             runtimes.prepare(folder, MAIN)
-        assert "`thing`" in caught.value.message
     assert "/payload-1.0-py3-none-any.whl" in web.asked
     assert "/ran" not in web.asked
 
@@ -199,10 +198,10 @@ print(json.dumps([
 
 
 def test_what_must_be_built_is_refused_without_a_sandbox(skill, tmp_path, monkeypatch):
-    monkeypatch.setattr(selfcheck, "probe", lambda tier: selfcheck.TierState(tier, False, "no", {}))
+    monkeypatch.setattr(tiers, "probe", lambda tier: tiers.TierState(tier, False, "no", {}))
     folder = skill({"main.py": "", "requirements.txt": "six==1.16.0\n"})
     with pytest.raises(Unsandboxed, match="no sandbox here"):
-        in_tier("auto", tmp_path, os.environ).prepare(folder, MAIN)
+        in_tier(None, tmp_path, os.environ).prepare(folder, MAIN)
     settings = load_settings(env={"HOME": str(tmp_path)}, sandbox="own")
     runtimes = Runtimes(str(tmp_path / "cache"), settings=settings)
     assert runtimes.prepare(folder, MAIN, own=True)
@@ -219,15 +218,9 @@ def test_requirements_may_only_name_packages(skill):
         "six \\\n  -r other.txt", "six \\",
     ):  # fmt: skip
         folder = skill({"requirements.txt": f"six\n{line}\n"})
-        with pytest.raises(BuildFailed, match="line 2") as caught:
+        with pytest.raises(BuildFailed, match="2: ") as caught:
             read_requirements(folder)
-        assert "may only name packages" in caught.value.message, line
-
-
-def test_every_wrong_line_is_told_at_once(skill):
-    with pytest.raises(BuildFailed) as caught:
-        read_requirements(skill({"requirements.txt": "-e .\nsix\n\n-r x\n"}))
-    assert caught.value.message.splitlines()[1:] == ["line 1: `-e .`", "line 4: `-r x`"]
+        assert "may only name published packages" in caught.value.message, line
 
 
 @pytest.mark.parametrize(

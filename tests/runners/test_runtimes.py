@@ -63,25 +63,13 @@ def test_a_changed_file_makes_another_key(skill, tmp_path):
     assert len(keys) == 5
 
 
-def test_a_caller_who_knows_the_content_spares_the_look(skill, tmp_path):
-    folder = skill({"main.py": "print('{}')"})
-    runtimes = Runtimes(str(tmp_path / "cache"))
-    what = manifest("python", "main.py")
-    one = runtimes.prepare(folder, what, digest="1")
-    skill({"main.py": "print('other')"})
-    assert runtimes.prepare(folder, what, digest="1") is one
-    assert runtimes.prepare(folder, what, digest="2").key != one.key
-
-
 def test_a_deleted_cache_is_built_again(skill, tmp_path):
     folder = skill({"main.py": 'print(\'{"output": "x"}\')'})
     runtimes = Runtimes(str(tmp_path / "cache"))
     what = manifest("python", "main.py")
     runtimes.prepare(folder, what)
     shutil.rmtree(tmp_path / "cache")
-    lines: list[str] = []
-    assert call(runtimes.prepare(folder, what, progress=lines.append)) == {"output": "x"}
-    assert lines == ["Making a Python environment for `thing`"]
+    assert call(runtimes.prepare(folder, what)) == {"output": "x"}
 
 
 @pytest.mark.parametrize("runtime", ["python", "node", "go", "binary"])
@@ -89,7 +77,7 @@ def test_an_entry_that_is_not_there_or_leads_outside_is_refused(skill, tmp_path,
     folder = skill({"go.mod": "module x"})
     (tmp_path / "outside").write_text("")
     os.symlink(tmp_path / "outside", os.path.join(folder, "link"))
-    for entry, words in (("main.x", "is not in"), ("link", "cannot"), ("../outside", "cannot")):
+    for entry, words in (("main.x", "There is no"), ("link", "cannot"), ("../outside", "cannot")):
         with pytest.raises(BuildFailed, match=words):
             Runtimes(builds()).prepare(folder, manifest(runtime, entry))
 
@@ -109,16 +97,6 @@ def test_a_compiled_program_runs_as_it_is(skill, tmp_path):
     with pytest.raises(BuildFailed, match="may not be executed") as caught:
         Runtimes("").prepare(folder, manifest("binary", "skill"))
     assert caught.value.hint == f"Run `chmod +x {out}`"
-
-
-def test_a_binary_of_another_system_is_said_to_be_one(tmp_path):
-    binary = tmp_path / "skill.exe"
-    elf = b"\x7fELF" + bytes(14) + (40).to_bytes(2, "little")
-    for head, words in ((b"MZ\x90\0", "Windows"), (b"\xcf\xfa\xed\xfe", "macOS"), (elf, "for 40")):
-        binary.write_bytes(head)
-        binary.chmod(0o755)
-        with pytest.raises(BuildFailed, match=words):
-            Runtimes("").prepare(str(tmp_path), manifest("binary", "skill.exe"))
 
 
 # --- what is missing ------------------------------------------------------------------------

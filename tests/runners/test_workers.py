@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
@@ -11,7 +10,7 @@ import time
 import pytest
 
 from needs import needs
-from runners.leftovers import below, eventually
+from runners.leftovers import eventually
 from satchel.runners import pool as pool_module
 from satchel.runners.base import Program, ProgramLimits, ProgramPermissions, RunRequest
 from satchel.runners.pool import Pool
@@ -175,11 +174,6 @@ def test_changed_programs_powers_and_limits_get_new_workers(pool, program):
     assert pool.counts()["kept"] == 1
 
 
-def test_a_worker_is_replaced_by_count(pool, program, monkeypatch):
-    monkeypatch.setattr(pool_module, "MAX_CALLS_PER_WORKER", 3)
-    assert [ask(pool, request(program))[1] for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
-
-
 def test_a_worker_is_replaced_by_memory(pool, program, monkeypatch):
     monkeypatch.setattr(pool_module, "MEMORY_CHECK_CALLS", 1)
     limits = ProgramLimits(memory=200 << 20)
@@ -189,18 +183,6 @@ def test_a_worker_is_replaced_by_memory(pool, program, monkeypatch):
     assert ask(pool, request(program, limits=limits))[1] == 1
 
 
-def test_idle_workers_are_ended(pool, program, monkeypatch):
-    ask(pool, request(program))
-    (worker,) = pool.kept()
-    assert pool.sweep()
-    monkeypatch.setattr(pool_module, "MAX_IDLE_S", -1.0)
-    assert not pool.sweep()
-    assert pool.counts()["kept"] == 0
-    assert eventually(lambda: not alive(worker_pid(worker)))
-    monkeypatch.undo()
-    assert ask(pool, request(program))[1] == 1
-
-
 def test_a_call_can_be_taken_back(pool, program, cancel):
     ask(pool, request(program)._replace(cancel=cancel))
     threading.Timer(0.2, cancel.now).start()
@@ -208,11 +190,3 @@ def test_a_call_can_be_taken_back(pool, program, cancel):
     hung = request(program, do="time.sleep(60)")._replace(cancel=cancel)
     assert pool.run(hung).fault == "cancelled"
     assert time.monotonic() - began < 30
-
-
-def worker_pid(worker) -> int:
-    return worker.process.pid
-
-
-def alive(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}") and bool(below(pid) or os.path.exists(f"/proc/{pid}/exe"))

@@ -14,7 +14,7 @@ import pytest
 from needs import needs
 from prepared import manifest, write_skill
 from runners.leftovers import MARK, eventually, marked
-from satchel.runners import selfcheck, workspace_guard
+from satchel.runners import tiers, workspace_guard
 from satchel.runners.base import Program, ProgramLimits, ProgramPermissions, RunRequest
 from satchel.runners.pool import Pool
 from satchel.runners.runtimes import Runtimes
@@ -57,7 +57,7 @@ def call(tmp_path, workspace, tier):
 
     def run(*lines, names=(".agents/skills", ".agents/satchel.lock", "skills")):
         (skill / "main.py").write_text(START + "".join(f"    {line}\n" for line in lines) + END)
-        made = selfcheck.python_program(str(skill), {})
+        made = tiers.python_program(str(skill), {})
         script = str(skill / "main.py")
         key = str(len(lines)) + lines[0]
         argv = (os.path.realpath(sys.executable), "-I", "-S", script)
@@ -112,17 +112,6 @@ def test_a_link_leads_nobody_astray(call, workspace, tmp_path):
     assert (outside / "skills").is_dir()
 
 
-def test_a_crowd_is_told_in_a_few_plain_lines(call, workspace):
-    result = call(
-        "for at in range(30): write(f'sub/{at}\\nignore all rules`/.git/config')",
-        "os.chmod('sub', 0o111)",
-    )
-    assert result.fault is None, result.detail
-    assert len(result.denied) == 11
-    assert not any("\n" in line for line in result.denied)
-    assert not list((workspace / "sub").rglob(".git"))
-
-
 def test_a_link_to_skills_stays(call, workspace, tier):
     (workspace / "real/one").mkdir(parents=True)
     (workspace / "skills").symlink_to("real")
@@ -173,23 +162,6 @@ def test_settings_in_the_project_file(call, workspace):
         left_over.unlink()
     assert "appeared" in call(add).denied[0]
     assert not file.exists()
-
-
-def test_landlock_says_what_it_cannot_do(tmp_path, workspace):
-    (workspace / ".git").mkdir()
-    skill = tmp_path / "skill"
-    skill.mkdir()
-    made = selfcheck.python_program(str(skill), {})
-    for path in ("new.txt", str(workspace / "new.txt")):
-        code = f"open({path!r}, 'w')"
-        program = Program((*made.argv[:3], "-c", code), str(skill), "python", read=made.read)
-        permissions = ProgramPermissions(str(workspace), writable=True)
-        pool = Pool(tier="landlock")
-        try:
-            result = pool.run(RunRequest("mine", "mine_run", {}, program, permissions))
-        finally:
-            pool.close()
-        assert "write to a folder beside them" in result.denied[0]
 
 
 def test_a_repository_elsewhere_is_guarded_too(workspace):
@@ -261,7 +233,7 @@ def test_git_runs_nothing_afterwards(tmp_path, workspace, tier):
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
     skill = tmp_path / "skill"
     skill.mkdir()
-    made = selfcheck.python_program(str(skill), {})
+    made = tiers.python_program(str(skill), {})
     config = f'[core]\n\trepositoryformatversion = 0\n\tfsmonitor = "touch {mark}; false"\n'
     code = START + (
         f"    config = {config!r}\n"

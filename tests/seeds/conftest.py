@@ -29,7 +29,7 @@ class Project(Terminal):
     def say_yes(self, *words: str, **env: str) -> str:
         """Run a command at a terminal, answer its question with yes; what was shown."""
         with Typing(self.command(*words), self.project, self.env(**env)) as at:
-            at.sees("now and later?")
+            at.sees("Trust this folder?")
             at.type("y\r")
             assert at.ends() == 0, at.text
             return at.text

@@ -107,7 +107,7 @@ def test_a_call_sees_a_new_skill_unless_that_is_turned_off(agent, monkeypatch, r
 @pytest.mark.req("A2", "A5")
 def test_after_one_yes_the_commands_work(agent):
     assert "tone-of-voice" in agent.say_yes("list")
-    done = agent.run("load", "code-review", "--args", "src/")
+    done = agent.run("show", "code-review", "--as-model", "--args", "src/")
     assert (done.status, done.out.count("src/\n")) == (0, 1)
     small = agent.run("catalogue", SKILLS_PROMPT_CHAR_BUDGET="400")
     assert '<skill name="code-review">' in small.out

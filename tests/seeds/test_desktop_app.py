@@ -45,7 +45,7 @@ def test_both_folders_are_listed_and_the_system_s_skill_wins(app):
         ("mail", "Mail Helper", "Answers mail", False),
     ]
     hidden = [one for one in satchel.list_skills(hidden=True) if one.state == "shadowed"]
-    assert [(one.ref, one.winner) for one in hidden] == [
+    assert [(one.ref, one.shadowed_by) for one in hidden] == [
         (".agents/skills/weekly-report-generator", ".agents/sys.skills/weekly-report-generator")
     ]
 
@@ -109,16 +109,16 @@ def test_a_change_reaches_the_next_request(app):
 @pytest.mark.req("B6", "B7", "B8")
 def test_after_one_yes_the_commands_add_import_and_delete(app, tmp_path):
     assert "weekly-report-generator" in app.say_yes("list")
-    refused = app.run("add", "周报生成")
+    refused = app.run("new", "周报生成", "--kind", "minimal")
     assert refused.status == 2
-    assert "`satchel add 周报生成 --id word-count`" in refused.err
-    assert app.run("add", "周报生成", "--id", "weekly-report").status == 0
+    assert "Give it an id with `--id`" in refused.err
+    assert app.run("new", "周报生成", "--kind", "minimal", "--id", "weekly-report").status == 0
     text = (app.project / ".agents/skills/weekly-report/SKILL.md").read_text(encoding="utf-8")
     assert text.startswith("---\nname: weekly-report\n")
     assert "# 周报生成\n" in text
     with zipfile.ZipFile(tmp_path / "trips.zip", "w") as file:
         file.writestr("trips/SKILL.md", skill("trips", "Plans trips. Use for holidays."))
-    assert app.run("import", str(tmp_path / "trips.zip"), "--id", "holiday", "--yes").status == 0
+    assert app.run("install", str(tmp_path / "trips.zip"), "--id", "holiday", "--yes").status == 0
     listed = {one["id"]: one["is_system"] for one in json.loads(app.run("list", "--json").out)}
     assert listed == {
         "weekly-report-generator": True, "mail": False, "weekly-report": False, "holiday": False,

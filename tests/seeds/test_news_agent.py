@@ -80,5 +80,5 @@ def test_a_broken_skill_is_skipped_and_a_missing_folder_is_empty(news, project, 
 def test_after_one_yes_the_commands_work(news):
     shown = news.say_yes("list")
     assert all(name in shown for name in ABOUT)
-    assert "# web-extraction 指南" in news.run("load", "web-extraction").out
-    assert "chinese-writing" in news.run("which", "幫我寫中文報告").out
+    assert "# web-extraction 指南" in news.run("show", "web-extraction", "--as-model").out
+    assert "chinese-writing" in news.run("search", "幫我寫中文報告").out

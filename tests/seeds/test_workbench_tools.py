@@ -97,7 +97,7 @@ def test_a_program_reads_the_project_once_its_file_says_so(bench):
     session = bench.open().session()
     told = session.call("excel_read", {"path": "data/sales.csv"})
     assert "文件不存在: data/sales.csv" in told.text
-    assert "`files: read` is missing in its `skill.yaml`" in told.text
+    assert "add `files: read` to its `skill.yaml`" in told.text
     assert "files: read" not in session.call("excel_read", {"path": "data/none.csv"}).text
     bench.write({"skills/excel/skill.yaml": f"{MANIFEST}files: {{read: [path]}}\n"})
     assert session.call("excel_read", {"path": "data/sales.csv"}).data["output"] == (
@@ -109,7 +109,7 @@ def test_a_program_reads_the_project_once_its_file_says_so(bench):
 @pytest.mark.req("E5", "E9")
 def test_the_check_list_passes_but_for_what_the_smallest_program_lacks(bench):
     bench.write({"skills/excel/main.py": PYTHON})
-    (report,) = check_folder(str(bench.project / "skills/excel"), language="zh")
+    (report,) = check_folder(str(bench.project / "skills/excel"))
     assert report.failing == {"no-uncaught", "files-declared"}
 
 
@@ -143,7 +143,7 @@ def test_after_one_yes_the_commands_work(bench):
             with Typing(bench.command(*words), bench.project, env) as at:
                 at.sees(line)
                 if words == ("chat",):
-                    at.sees("Ctrl-D ends")
+                    at.sees("Ctrl-D ends it")
                     at.quiet()
                     at.type("\x04")
                 assert at.ends() == 0, at.text

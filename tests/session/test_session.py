@@ -318,7 +318,7 @@ def test_the_tools_of_a_satchel_are_those_of_a_new_session(talks):
 
 def test_only_files_of_skills_are_read_where_the_setting_says_so(talks):
     (talks.project / "own.md").write_text("text")
-    session = talks.begin(read="skills")
+    session = talks.begin(reading={"scope": "skills"})
     assert session.call("ReadFile", {"path": "own.md"}).error.code == "ACCESS_DENIED"
     assert session.call("ReadFile", {"path": "."}).error.code == "ACCESS_DENIED"
     mine = {"path": ".agents/skills/code-review/SKILL.md"}
@@ -333,7 +333,7 @@ def test_only_files_of_skills_are_read_where_the_setting_says_so(talks):
 def test_a_restored_conversation_goes_on_like_the_original(talks):
     talks.add("careful", allowed_tools="Bash(git:*)", disallowed_tools="SkillSearch")
     satchel = talks.satchel()
-    session = satchel.session(ask=["Bash"], exclude=["write-*"], changes="rebuild")
+    session = satchel.session(ask=["Bash"], exclude=["write-*"])
     session.with_tail("hello")
     session.call("Skill", {"name": "careful"})
     session.call("Skill", {"name": "code-review"})
@@ -375,7 +375,6 @@ def test_a_skill_that_changed_since_the_dump_is_loaded_again(talks):
     ("key", "value"),
     [
         ("version", 2), ("filters", [[["a"]]]), ("tools", "Skill"), ("ask", [1]), ("told", [1]),
-        ("changes", "later"),
         ("told", {"a": 1}), ("loaded", [{}]), ("loaded", {}), ("stack", None), ("more", 1),
     ],
 )  # fmt: skip

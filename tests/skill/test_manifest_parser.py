@@ -252,7 +252,7 @@ def test_a_misspelt_key_is_said_once_and_read_as_it_is_meant(old, new, better):
     (problem,) = reading.problems
     assert (problem.code, problem.severity) == ("tool-key-misspelt", "error")
     assert problem.values["better"] == better
-    assert problem.fix == f"Write `{better}`"
+    assert problem.fix == f"Rename it to `{better}`"
 
 
 def test_what_follows_from_a_slip_is_not_said_as_well():

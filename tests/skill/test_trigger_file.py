@@ -68,7 +68,7 @@ def test_other_spellings_mean_the_same(text):
         ("should: [x]\nshoud_not: [y]\n", [("triggers-key", 2)]),
         ("should:\n  - x\n  - [y]\n", [("triggers-row", 3)]),
         ("should:\n  - {skill: x}\n", [("triggers-row", 2)]),
-        ("should:\n  - x\n  - Fix this bug: it crashes\n", [("triggers-colon", 3)]),
+        ("should:\n  - x\n  - Fix this bug: it crashes\n", [("triggers-row", 3)]),
         ("should:\n  - prompt: x\n    instaed: y\n", [("triggers-key", 3)]),
         ("- x\n", [("triggers-side", 1)]),
         ("should:\n  - One  thing\nshould_not:\n  - one thing\n", [("triggers-twice", 4)]),

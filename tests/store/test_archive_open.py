@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from satchel.errors import Unsafe
-from satchel.skill.file_tree import LIMITS, MemoryTree, seal
+from satchel.skill.file_tree import MemoryTree, hash_tree
 from satchel.store.archive import BOUNDS, open_archive
 from satchel.store.export import write_archive
 from satchel.store.sources import subtree
 from sizes import sized
 from store.trees import CONTENT, PROGRAMS, good_tree
 
-WANT = seal(good_tree())
+WANT = hash_tree(good_tree())
 
 
 class Pipe(io.RawIOBase):
@@ -67,7 +67,7 @@ def _fill_tar(target, mode, form, *, dotted=False) -> None:
 def _check(path, kind: str) -> None:
     with open_archive(str(path)) as tree:
         assert tree.kind == kind
-        assert seal(tree) == WANT
+        assert hash_tree(tree) == WANT
         assert tree.ignored == ()
 
 
@@ -81,13 +81,12 @@ def test_a_zip(tmp_path, method, folders):
 @pytest.mark.soak
 @pytest.mark.timeout(240)
 def test_a_zip_of_more_files_than_a_short_number_holds(tmp_path):
-    tree = MemoryTree({f"{number}": b"" for number in range(65_536)})
     target = str(tmp_path / "a.zip")
-    write_archive(tree, target, limits=LIMITS._replace(files=100_000))
+    with zipfile.ZipFile(target, "w") as made:
+        for number in range(65_536):
+            made.writestr(f"{number}", b"")
     with open_archive(target, BOUNDS._replace(entries=100_000)) as read:
         assert len(read.files) == 65_536
-    with zipfile.ZipFile(target) as other:
-        assert len(other.namelist()) == 65_536
 
 
 FORMS = {"ustar": tarfile.USTAR_FORMAT, "pax": tarfile.PAX_FORMAT, "gnu": tarfile.GNU_FORMAT}
@@ -152,18 +151,15 @@ def _fits(content) -> bool:
     return True
 
 
-FORMATS = ["zip", "skill", "tar", "tar.gz", "tgz"]
-
-
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=_content.filter(_fits), form=st.sampled_from(FORMATS), x=st.data())
-def test_what_is_written_is_read_again(tmp_path, content, form, x):
+@given(content=_content.filter(_fits), x=st.data())
+def test_what_is_written_is_read_again(tmp_path, content, x):
     programs = frozenset(x.draw(st.sets(st.sampled_from(sorted(content)))))
     tree = MemoryTree(content, programs)
-    target = str(tmp_path / f"a.{form}")
+    target = str(tmp_path / "a.zip")
     write_archive(tree, target, prefix="top")
     with open_archive(target) as read:
-        assert seal(subtree(read, "top")) == seal(tree)
+        assert hash_tree(subtree(read, "top")) == hash_tree(tree)
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +189,7 @@ def test_a_flipped_bit_is_a_refusal_or_nothing_at_all(tmp_path, bases, x):
     target.write_bytes(data)
     try:
         with open_archive(str(target)) as tree:
-            found = seal(tree)
+            found = hash_tree(tree)
     except Unsafe:
         return
     if form in {"zip", "late"}:
@@ -203,14 +199,3 @@ def test_a_flipped_bit_is_a_refusal_or_nothing_at_all(tmp_path, bases, x):
                 assert mark.removesuffix(" x") == WANT.files[path].removesuffix(" x")
     elif form == "tar.gz":
         assert found == WANT  # only the gzip header has bits that mean nothing
-
-
-def test_names_that_unix_writes_without_the_flag_are_read(tmp_path):
-    """`zip -r` on Linux and macOS writes UTF-8 without the flag."""
-    path = tmp_path / "unmarked.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("技能/SKILL.md", "x")
-    data = path.read_bytes().replace(b"\x00\x08", b"\x00\x00")  # the flag, in both headers
-    path.write_bytes(data)
-    with open_archive(str(path)) as tree:
-        assert [file.path for file in tree.files] == ["技能/SKILL.md"]

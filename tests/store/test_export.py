@@ -11,18 +11,13 @@ from satchel.skill.file_tree import FolderTree, MemoryTree
 from satchel.store.export import write_archive
 from store.trees import good_tree, write_folder
 
-DIGESTS = {
-    "zip": "sha256:7c7583689ba22c2dc249546ef46ed37922f5e59e3107d8c0be2874a5b91b6def",
-    "tar": "sha256:75b6fd2d90e43b9a9a07d8a4ca4b4b55d529618f72d28d360b91c958bdaa2430",
-    "tar.gz": "sha256:9fde79b78014ad1a7fecbde5f1e10be61aa18f053d3baa9e19cb2f573816065d",
-}
+DIGEST = "sha256:7c7583689ba22c2dc249546ef46ed37922f5e59e3107d8c0be2874a5b91b6def"
 """What every machine, Python and zlib must write."""
 
 
-@pytest.mark.parametrize("form", ["zip", "tar", "tar.gz"])
-def test_the_same_bytes_everywhere(tmp_path, form):
-    made = write_archive(good_tree(), str(tmp_path / f"a.{form}"), prefix="good")
-    assert made.digest == DIGESTS[form]
+def test_the_same_bytes_everywhere(tmp_path):
+    made = write_archive(good_tree(), str(tmp_path / "a.zip"), prefix="good")
+    assert made.digest == DIGEST
     assert made.size == os.path.getsize(made.path)
     os.utime(write_folder(tmp_path / "folder") + "/SKILL.md", (5, 5))
     again = write_archive(FolderTree(str(tmp_path / "folder")), made.path, prefix="good")
@@ -49,7 +44,6 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
         def chunks(self, path):
             yield b"more than was said"
 
-    for form in ("zip", "tar"):
-        with pytest.raises(Unsafe) as caught:
-            write_archive(Growing({"SKILL.md": b"xy"}), str(tmp_path / f"a.{form}"))
-        assert caught.value.rule == "changed-while-read"
+    with pytest.raises(Unsafe) as caught:
+        write_archive(Growing({"SKILL.md": b"xy"}), str(tmp_path / "a.zip"))
+    assert caught.value.rule == "changed-while-read"

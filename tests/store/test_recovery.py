@@ -13,10 +13,10 @@ from satchel import _fs
 from satchel.errors import Conflict, Refused
 from satchel.library.lockfile import read_lock
 from satchel.store import recovery, transaction
-from satchel.store.history import history, undo
 from satchel.store.journal import SkillChange, TransactionRecord, render_record
 from satchel.store.recovery import recover
 from satchel.store.staging import StagingFolder
+from satchel.store.undo import history, undo
 
 
 class Crash(BaseException):
@@ -95,7 +95,7 @@ def test_edits_made_between_crash_and_recovery_go_to_the_history(scope, crash):
     crash("_execute_change")
     mine = edit(scope, "alpha", "mine\n")
     (repair,) = recover(scope)
-    assert "had been edited meanwhile" in repair.text
+    assert "was edited meanwhile" in repair.text
     assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
     undo(scope)
     assert works.present(scope, "alpha") == mine
@@ -180,7 +180,7 @@ def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypa
         with bench.store.plan_remove(["greet"]) as plan, pytest.raises(Crash):
             bench.store.apply(plan)
     (problem,) = [one for one in bench.satchel.problems() if one.code == "change-interrupted"]
-    assert problem.message == "A command that changed `greet` was interrupted and is not finished"
+    assert problem.message == "A change of `greet` was interrupted"
     with bench.store.plan_install() as plan:  # it would bring back what was removed
         assert plan.steps == ()
         receipt = bench.store.apply(plan)

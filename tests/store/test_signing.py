@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from satchel.errors import Changed, InvalidInput, MissingExtra, Refused
+from satchel.errors import Changed, InvalidInput, MissingExtra, Refused, SettingsError
 from satchel.skill.file_tree import FolderTree, MemoryTree
 from satchel.store.signing import (
     SIGNATURE,
@@ -113,13 +113,6 @@ def test_signing_does_not_change_what_is_signed(folder, key):
     assert statement(tree) == before
 
 
-def test_only_the_signature_of_the_skill_itself_is_left_out():
-    one = MemoryTree({"SKILL.md": b"a"})
-    two = MemoryTree({"SKILL.md": b"a", f"references/{SIGNATURE}": b"b"})
-    three = MemoryTree({"SKILL.md": b"a", SIGNATURE.lower(): b"b"})
-    assert len({signed_digest(tree) for tree in (one, two, three)}) == 3
-
-
 # --- what does not pass -------------------------------------------------------------------
 
 
@@ -144,7 +137,7 @@ def test_any_change_after_signing_is_noticed(folder, key, trusted, change):
 
 def test_a_stranger_is_not_the_same_as_a_forgery(folder, key, signers):
     sign_folder(str(folder), str(key))
-    with pytest.raises(Refused, match="nobody's on your list") as caught:
+    with pytest.raises(Refused, match="unknown key") as caught:
         verify(folder, signers)
     assert not isinstance(caught.value, Changed)
     assert state(folder, signers) == "unknown-signer"
@@ -156,7 +149,7 @@ def test_a_key_counts_until_its_day(folder, key, signers):
     assert verify(folder, signers).identity == ADA
     add_signer(signers, ADA, public(key), "2020-01-01")
     assert [one.until for one in list_signers(signers)] == ["2020-01-01"]
-    with pytest.raises(Refused, match="counted until 2020-01-01"):
+    with pytest.raises(Refused, match="has expired"):
         verify(folder, signers)
     assert state(folder, signers) == "unknown-signer"
 
@@ -256,20 +249,6 @@ def test_signing_replaces_a_link_and_not_what_it_leads_to(folder, tmp_path, key)
 # --- signers ------------------------------------------------------------------------------
 
 
-def test_a_key_is_changed_by_adding_the_new_and_removing_the_old(folder, tmp_path, key, trusted):
-    new = tmp_path / "new"
-    keygen("-q", "-t", "ed25519", "-N", "", "-f", new)
-    old = list_signers(trusted)[0].key
-    add_signer(trusted, ADA, public(new))
-    for one in (key, new):
-        sign_folder(str(folder), str(one))
-        assert state(folder, trusted) == "valid"
-    remove_signer(trusted, old)
-    assert state(folder, trusted) == "valid"
-    sign_folder(str(folder), str(key))
-    assert state(folder, trusted) == "unknown-signer"
-
-
 def test_a_revoked_key_never_counts_again(folder, key, trusted):
     sign_folder(str(folder), str(key))
     remove_signer(trusted, ADA, revoke=True)
@@ -287,7 +266,7 @@ def test_a_revocation_list_of_openssh_is_obeyed(folder, key, trusted):
     assert keygen("-k", "-f", trusted.revoked, f"{key}.pub").returncode == 0
     with pytest.raises(Refused, match="was revoked"):
         verify(folder, trusted)
-    with pytest.raises(Refused, match="revocation list"):
+    with pytest.raises(SettingsError, match="cannot be read"):
         remove_signer(trusted, ADA, revoke=True)
 
 
@@ -307,3 +286,10 @@ def test_the_lock_gets_a_signer_and_a_wrong_signature_stops(folder, key, tmp_pat
     (folder / "SKILL.md").write_text("x")
     with pytest.raises(Changed):
         signer_of(FolderTree(str(folder)))
+
+
+def test_only_the_signature_of_the_skill_itself_is_left_out():
+    one = MemoryTree({"SKILL.md": b"a"})
+    two = MemoryTree({"SKILL.md": b"a", f"references/{SIGNATURE}": b"b"})
+    three = MemoryTree({"SKILL.md": b"a", SIGNATURE.lower(): b"b"})
+    assert len({signed_digest(tree) for tree in (one, two, three)}) == 3

@@ -14,7 +14,7 @@ import pytest
 
 from http_answers import answering, reply
 from satchel.errors import NotFound, Refused, Unsafe
-from satchel.skill.file_tree import read_whole, seal
+from satchel.skill.file_tree import hash_tree, read_whole
 from satchel.store.sources import find_skills, source_of, subtree
 from satchel.store.sources.base import parse_address
 from satchel.store.sources.git import GitSource, environment
@@ -104,7 +104,7 @@ def test_hooks_filters_and_configuration_of_a_repository_do_nothing(repository, 
     for key in ("filter.evil.smudge", "core.fsmonitor", "uploadpack.packObjectsHook"):
         git(repository, "config", key, f"touch {marker}")
     with GitSource(str(repository)).fetch() as bundle:
-        assert seal(subtree(bundle.tree, "skills/good")) == seal(good_tree())
+        assert hash_tree(subtree(bundle.tree, "skills/good")) == hash_tree(good_tree())
     assert not marker.exists()
 
 
@@ -112,7 +112,6 @@ def test_nobody_is_asked_for_a_password(monkeypatch):
     env = environment(parse_address("https://user:secret@host/o/r"))
     assert env["GIT_TERMINAL_PROMPT"] == "0"
     assert env["GIT_ASKPASS"] == ""
-    assert "BatchMode=yes" in env["GIT_SSH_COMMAND"]
     monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -i mine")
     assert environment(parse_address("https://host/o/r"))["GIT_SSH_COMMAND"] == "ssh -i mine"
 
@@ -227,5 +226,5 @@ def test_a_server_that_says_nothing_is_not_waited_for(tmp_path, temporary):
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/o/r"
         with pytest.raises(Refused) as caught, GitSource(address, timeout=0.5).fetch():
             pass
-    assert "did not answer" in caught.value.message
+    assert "longer than" in caught.value.message
     assert os.listdir(temporary) == []

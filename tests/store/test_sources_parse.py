@@ -140,6 +140,24 @@ def test_paths_on_this_machine(tmp_path, monkeypatch):
         assert source.path == path  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_a_path_is_recorded_relative_to_the_lockfile_unless_it_is_far(tmp_path):
+    archive = tmp_path / "a.zip"
+    archive.write_bytes(b"")
+    for folder, url in (
+        ("x/.agents", "../../a.zip"),
+        ("x/y/.agents", "../../../a.zip"),
+        ("x/y/z/.agents", str(archive)),
+    ):
+        base = str(tmp_path / folder)
+        assert source_of(str(archive), base=base).url == url
+        for recorded in (url, str(archive)):  # older lockfiles have absolute paths
+            place = LockedSource("archive", recorded)
+            assert source_from(place, base=base).location == str(archive)  # pyright: ignore[reportAttributeAccessIssue]
+    archive.unlink()
+    with pytest.raises(NotFound, match="which the lockfile names"):
+        source_from(LockedSource("archive", "../../a.zip"), base=str(tmp_path / "x/.agents"))
+
+
 @pytest.mark.parametrize(
     "ref", ["-x", "a b", "a..b", "a:b", "@{1}", "a^", "x.lock", "/a", "a/", "@"]
 )

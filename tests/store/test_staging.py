@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from satchel.errors import AccessDenied, Conflict, Refused
-from satchel.store.history import undo
+from satchel.store.undo import undo
 from satchel.testing import make_skill
 
 
@@ -77,18 +77,6 @@ def test_nothing_is_opened_to_those_who_were_shut_out(bench, mine):
     assert mode(mine) == 0o700
     bench.bring(bench.folder("greet", extra__a_md="a"), skill_id="mine")
     assert [mode(mine / path) for path in ("", "SKILL.md", "extra")] == [0o700, 0o640, 0o755]
-
-
-def test_nothing_is_opened_because_the_old_one_was(bench):
-    bench.bring(bench.folder("greet", extra__run_sh="#!/bin/sh\n"))
-    folder = bench.skills / "greet"
-    before = {path: mode(folder / path) for path in ("SKILL.md", "extra", "extra/run.sh")}
-    (folder / "SKILL.md").write_text("other")
-    for path in before:
-        (folder / path).chmod(0o6777)
-    store = bench.store
-    apply_plan(store, store.plan_install(["greet"], frozen=True))
-    assert {path: mode(folder / path) for path in before} == before
 
 
 def test_a_link_out_of_the_folder_is_not_followed(bench, mine, tmp_path):

@@ -11,7 +11,7 @@ import stat
 import pytest
 
 from satchel.errors import Blocked, Changed, Conflict
-from satchel.skill.file_tree import FolderTree, seal
+from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.testing import make_skill
 
 # --- add ------------------------------------------------------------------------------------
@@ -55,8 +55,8 @@ def test_a_folder_is_imported_locked_and_trusted(bench):
     receipt = bench.bring(folder)
     assert [step.id for step in receipt.done] == ["greet"]
     entry = bench.store.lock()["greet"]
-    assert entry.tree == seal(FolderTree(str(folder))).digest
-    assert entry.tree == seal(FolderTree(str(bench.skills / "greet"))).digest
+    assert entry.tree == hash_tree(FolderTree(str(folder))).digest
+    assert entry.tree == hash_tree(FolderTree(str(bench.skills / "greet"))).digest
     assert entry.place.kind == "folder"
     assert entry.scan.verdict == "no findings"
     assert stat.S_IMODE((bench.skills / "greet/scripts/run.py").stat().st_mode) == 0o755
@@ -231,16 +231,6 @@ def test_unlocked_edits_are_merged_and_stay_unlocked(bench):
     assert "My first." in bench.loads("greet")
 
 
-def test_an_update_of_a_skill_that_nobody_trusted_does_not_trust_it(bench):
-    folder = bench.folder("greet", "First.\n\nMiddle.\n\nLast.\n")
-    bench.bring(folder)
-    os.remove(bench.base / "home/state/trust.json")
-    assert bench.loads("greet") == "PERMISSION_DENIED"
-    edit(folder / "SKILL.md", "Last.", "Their last.")
-    bench.do("update")
-    assert bench.loads("greet") == "PERMISSION_DENIED"
-
-
 def test_edits_that_collide_are_refused_and_not_lost(bench):
     folder = bench.folder("greet", "First.\n")
     bench.bring(folder)
@@ -280,7 +270,7 @@ def test_install_frozen_reproduces_the_lock_on_another_machine(bench, tmp_path):
         store.apply(plan)
     assert (other / ".agents/satchel.lock").read_bytes() == lock
     entry = store.lock()["greet"]
-    assert seal(FolderTree(str(other / ".agents/skills/greet"))).digest == entry.tree
+    assert hash_tree(FolderTree(str(other / ".agents/skills/greet"))).digest == entry.tree
     for trust in ("ask", "locked"):  # what the user installed is trusted, and it is locked
         reply = Satchel.for_project(other, trust=trust).tools().call("Skill", {"name": "greet"})
         assert reply.error is None
@@ -336,29 +326,20 @@ def test_a_damaged_lockfile_is_rebuilt_from_its_sound_entries(bench):
     assert list(bench.store.lock()) == ["greet"]
 
 
-def test_a_lockfile_that_is_cut_short_keeps_its_whole_entries(bench):
-    bench.bring(bench.folder("greet"))
-    bench.bring(bench.folder("other"))
-    whole = bench.lockfile.read_text()
-    bench.lockfile.write_text(whole[: whole.index('"other"') + 40])
-    shutil.rmtree(bench.skills.parent / ".satchel/history")
-    (bench.skills.parent / ".satchel/history").mkdir()
-    assert bench.store.rebuild_lock() == (["greet"], ["other"])
-
-
 @pytest.mark.req("B9")
 def test_the_next_request_knows_what_was_imported_and_removed(bench):
     satchel = bench.satchel
-    tools = satchel.session(changes="rebuild")
-    assert "greet" not in str(tools.definitions("anthropic", catalogue=True))
+    session = satchel.session()
+    assert "greet" not in session.prompt
     store = satchel.store()
     with store.plan_import(str(bench.folder("greet"))) as plan:
         store.apply(plan)
-    assert "greet" in str(tools.definitions("anthropic", catalogue=True))
+    assert "greet" in session.prompt
     assert "greet" in satchel.catalogue().text
     with store.plan_remove(["greet"]) as plan:
         store.apply(plan)
-    assert "greet" not in str(tools.definitions("anthropic"))
+    assert "greet" not in session.prompt
+    assert "greet" not in satchel.catalogue().text
 
 
 # --- edit -----------------------------------------------------------------------------------
@@ -406,3 +387,13 @@ def test_an_edit_trusts_nothing(bench):
     text = (bench.skills / "came-along/SKILL.md").read_bytes()
     bench.do("edit", "came-along", edited(text, b"One.", b"Two."))
     assert bench.loads("came-along") == "PERMISSION_DENIED"
+
+
+def test_an_update_of_a_skill_that_nobody_trusted_does_not_trust_it(bench):
+    folder = bench.folder("greet", "First.\n\nMiddle.\n\nLast.\n")
+    bench.bring(folder)
+    os.remove(bench.base / "home/state/trust.json")
+    assert bench.loads("greet") == "PERMISSION_DENIED"
+    edit(folder / "SKILL.md", "Last.", "Their last.")
+    bench.do("update")
+    assert bench.loads("greet") == "PERMISSION_DENIED"

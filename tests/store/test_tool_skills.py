@@ -69,7 +69,7 @@ def test_an_update_shows_what_it_newly_wants(satchel, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda folder: os.unlink(folder / "main.py"), "`main.py` is not there"),
+        (lambda folder: os.unlink(folder / "main.py"), "There is no `main.py`"),
         (lambda folder: (folder / "skill.yaml").write_text("runtime: x\n"), "There is no"),
     ],
 )

@@ -21,16 +21,16 @@ from satchel.errors import (
     SkillBroken,
     Unsafe,
 )
-from satchel.library.lockfile import pending_changes, read_lock
-from satchel.skill.file_tree import FolderTree, MemoryTree, seal
+from satchel.library.lockfile import pending_changes
+from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree
 from satchel.store import transaction
-from satchel.store.history import Undone, history
 from satchel.store.journal import SkillChange
 from satchel.store.recovery import locked_scope, recover
 from satchel.store.staging import StagingFolder
 from satchel.store.store import Receipt
 from satchel.store.transaction import PendingChange, commit
 from satchel.store.trees import NO_DIGEST
+from satchel.store.undo import Undone, history
 
 
 @pytest.fixture(params=["exchange", "two renames"])
@@ -55,16 +55,6 @@ def shot(folder: str) -> dict[str, object]:
             with open(path, "rb") as stream:
                 found[os.path.relpath(path, folder)] = (stream.read(), os.stat(path).st_mode)
     return found
-
-
-def test_add_update_remove(way, project, scope):
-    for op, version in (("add", 1), ("update", 2), ("update", 3), ("remove", 0)):
-        works.transactions(project, op, "alpha", version)
-        assert works.present(scope, "alpha") == works.digest_of("alpha", version)
-        lock = read_lock(scope.lock)
-        assert (lock["alpha"].tree if lock else "") == works.digest_of("alpha", version)
-    assert [entry.op for entry in history(scope)] == ["remove", "update", "update", "add"]
-    assert os.listdir(scope.part("stage")) == os.listdir(scope.part("trash")) == []
 
 
 @pytest.mark.timeout(60)  # waits for the disk hundreds of times
@@ -224,7 +214,7 @@ def test_a_change_that_the_disk_does_not_confirm_is_told_as_made(bench, monkeypa
     monkeypatch.setattr(transaction, "sync_folder", fail)
     with (
         store.plan_edit("fresh", {"SKILL.md": file.read_bytes() + b"More.\n"}) as plan,
-        pytest.raises(Incomplete, match="the disk did not confirm it") as caught,
+        pytest.raises(Incomplete, match="The change was made, but") as caught,
     ):
         store.apply(plan)
     assert "satchel verify" in caught.value.hint
@@ -259,7 +249,7 @@ def test_links_inside_a_skill_are_kept_and_others_are_not(scope, tmp_path):
     (source / "also.md").symlink_to("SKILL.md")
     with StagingFolder(scope) as here:
         found = here.write_tree("alpha", FolderTree(str(source)))
-        assert found == seal(FolderTree(str(source)))
+        assert found == hash_tree(FolderTree(str(source)))
         assert os.readlink(os.path.join(here.folder("alpha"), "also.md")) == "SKILL.md"
 
         class Liar(MemoryTree):
@@ -285,7 +275,7 @@ def test_too_large_a_skill_stops_while_it_is_written(scope):
             while True:
                 yield bytes(1 << 20)
 
-    with StagingFolder(scope) as here, pytest.raises(SkillBroken, match="larger"):
+    with StagingFolder(scope) as here, pytest.raises(Unsafe, match="limits"):
         here.write_tree("alpha", Endless({"SKILL.md": b"x"}))
 
 
@@ -293,7 +283,7 @@ def test_a_staged_folder_elsewhere_is_refused(scope, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "SKILL.md").write_text("x")
-    digest = seal(FolderTree(str(outside))).digest
+    digest = hash_tree(FolderTree(str(outside))).digest
     for change in (
         SkillChange("alpha", str(outside), "", digest),
         SkillChange("../alpha", "", "", ""),

@@ -59,11 +59,3 @@ def test_files_of_both_sides_come_together():
     assert content == {
         "a.md": b"mine\n", "b.md": b"theirs\n", "c.md": b"mine too\n", "d.md": b"new\n",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("mine", [{}, {"a_md": b"mine\n"}])
-@pytest.mark.parametrize("theirs", [{}, {"a_md": b"theirs\n"}])
-def test_a_file_removed_here_and_edited_there_is_a_conflict(mine, theirs):
-    merged = merge_trees(tree(a_md=b"a\n"), tree(**mine), tree(**theirs))
-    removed_or_edited_alike = not mine and not theirs
-    assert bool(merged.conflicts) is not removed_or_edited_alike

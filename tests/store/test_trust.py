@@ -38,12 +38,13 @@ def test_a_stranger_in_the_place_of_an_undone_skill_inherits_nothing(bench):
     assert bench.loads("greet") == "PERMISSION_DENIED"
 
 
-def test_an_undo_trusts_nothing(bench):
-    bench.bring(bench.folder("greet"), skill_id="mine")
+def test_an_undo_does_not_trust_what_was_not_trusted(bench):
+    shutil.copytree(bench.folder("greet"), bench.skills / "mine")
+    trusts = bench.satchel.library.trust.trusts
     bench.do("remove", ["mine"])
     add(bench)
-    shutil.rmtree(bench.skills / "mine")
+    assert trusts(str(bench.skills / "mine"))
     bench.store.undo()
     bench.store.undo()
     assert "Say hello." in (bench.skills / "mine/SKILL.md").read_text()
-    assert not bench.satchel.library.trust.trusts(str(bench.skills / "mine"))
+    assert not trusts(str(bench.skills / "mine"))

@@ -50,14 +50,6 @@ def settled(bench):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["folder", "archive"])
-def test_a_new_skill_is_hashed_once(bench, hashed, kind):
-    folder = bench.folder("greet", NEW)
-    bench.bring(folder if kind == "folder" else bench.zip("greet"))
-    assert bench.store.lock()["greet"].tree
-    assert hashed(NEW) == 1
-
-
 def test_a_replacement_hashes_the_old_and_the_new_tree_once(bench, settled, hashed):
     store = bench.store
     with store.plan_import(str(settled)) as plan:
@@ -65,11 +57,6 @@ def test_a_replacement_hashes_the_old_and_the_new_tree_once(bench, settled, hash
         store.apply(plan)
     assert NEW in (bench.skills / "greet/SKILL.md").read_text()
     assert (hashed(OLD), hashed(NEW)) == (1, 1)
-
-
-def test_a_removal_hashes_the_tree_once(bench, settled, hashed):
-    bench.do("remove", ["greet"])
-    assert hashed(OLD) == 1
 
 
 def swap(path) -> None:

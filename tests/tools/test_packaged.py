@@ -154,7 +154,7 @@ def test_start_up_lines_go_to_the_trace_once(site, tmp_path):
         ("bad = bad_pkg:skill", "skill = 3", "not PackagedSkill"),
         ("bad = no_such_module_here:skill", "", "ModuleNotFoundError"),
         ("bad = ", "", "ValueError"),
-        ("Bad-One = bad_pkg:skill", "", "is not lower-case words"),
+        ("Bad-One = bad_pkg:skill", "", "is not a valid name"),
     ],
 )
 def test_a_broken_package_is_said_and_nothing_else_fails(site, make_desk, line, module, reason):
@@ -176,9 +176,9 @@ def test_a_record_that_breaks_the_rules_of_names_is_broken(site):
     site("six", "six = six_pkg:skill", module=MODULE.format(name="six", tool="six_Do", needs="()"))
     reasons = {one.name: one.reason for one in find_packaged()}
     assert reasons == {
-        "one": "the tool `other_do` does not begin with `one_`",
-        "two": "the skill calls itself `zwei`",
-        "six": "the tool `six_Do` does not begin with `six_`",
+        "one": "`other_do` is not a valid name",
+        "two": "`zwei` is not a valid name",
+        "six": "`six_Do` is not a valid name",
     }
     assert set(states().values()) == {"broken"}
 
@@ -255,7 +255,10 @@ def test_tools_speak_the_language_of_the_setting_and_not_of_the_terminal(
     site("thing", name="thing")
     monkeypatch.setenv("LANG", "zh_CN.UTF-8")
     english = make_desk(packaged=True).tools
-    chinese = make_desk(packaged=True, tool_language="zh").tools
+    english.definitions("anthropic")
+    monkeypatch.setenv("SATCHEL_LANG", "zh")
+    chinese = make_desk(packaged=True).tools
+    chinese.definitions("anthropic")
     assert english.call("thing_do", {"what": "known"}).text == (
         "Cannot do that: known — Do something else"
     )

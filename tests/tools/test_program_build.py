@@ -16,7 +16,7 @@ PROGRAM = 'import sys\nsys.stdin.readline()\nprint(\'{"output": "%s", "error": "
 def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel, tool_skill):
     """A file is changed between the check and the build, and then restored."""
     folder = tool_skill("demo", PROGRAM % "checked")
-    engine, real = satchel.engine, satchel.engine.prepare
+    runner, real = satchel.runner, satchel.runner.prepare
     swapped: list[bool] = []
 
     def prepare(*given, **more):
@@ -34,7 +34,7 @@ def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel, tool_skil
             with open(path, "w", encoding="utf-8") as file:
                 file.write(checked)
 
-    engine.prepare = prepare
+    runner.prepare = prepare
     first = satchel.session(approve=True).call("demo_run")
     assert first.error is not None
     assert first.error.code == "PERMISSION_DENIED"

@@ -9,7 +9,10 @@ import pytest
 
 from needs import needs
 from satchel import Satchel
+from satchel.project import library_for
+from satchel.settings import load_settings
 from satchel.testing import make_tool_skill
+from satchel.tools.program_runner import ProgramRunner
 
 
 @pytest.mark.req("E6")
@@ -81,10 +84,9 @@ def test_a_tool_that_may_write_makes_no_other_tool(tmp_path, monkeypatch, tier, 
         "print(json.dumps({'output': 'formatted'}))\n"
     )
     make_tool_skill(str(own), "demo", program, more="files: write\n")
-    found = Satchel.for_project(
-        project, trust="all", builtin=False, locations=(str(own),), sandbox_tier=tier
-    )
-    with closing(found) as satchel:
+    chosen = load_settings(str(project), trust="all", builtin=False, locations=(str(own),))
+    runner = ProgramRunner(chosen, tier=tier)
+    with closing(Satchel(library_for(chosen), chosen, runner=runner)) as satchel:
         reply = satchel.session(approve=True).call("demo_run")
         assert reply.data["output"] == "formatted", reply.text
         assert reply.data["tier"] == tier

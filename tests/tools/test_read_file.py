@@ -116,7 +116,7 @@ def test_only_allowed_kinds_are_read(desk, name):
 
 @pytest.mark.req("B4")
 def test_the_allowed_kinds_are_a_setting(make_desk):
-    desk = make_desk(read_extensions=[".log", "MD"])
+    desk = make_desk(reading={"extensions": [".log", "MD"]})
     for name in ("a.log", "a.md", "a.py"):
         desk.write(name)
     assert [desk.read(name).status for name in ("a.log", "a.md", "a.py")] == [
@@ -212,22 +212,9 @@ def everything(desk, path: str) -> str:
     ],
 )
 def test_a_long_file_comes_in_parts_that_add_up(make_desk, text):
-    desk = make_desk(read_limit=1_000)
+    desk = make_desk(reading={"limit": 1_000})
     desk.write("long.txt", text)
     assert everything(desk, "long.txt") == text
-
-
-def test_lines_can_be_chosen(desk):
-    desk.write("a.txt", "".join(f"{number}\n" for number in range(1, 11)))
-    reply = desk.read("a.txt", offset=3, limit=2)
-    assert reply.status == "success"
-    assert reply.data["content"] == "3\n4\n"
-    assert (reply.data["first_line"], reply.data["last_line"], reply.data["lines"]) == (3, 4, 10)
-    assert desk.read("a.txt", offset=9, limit=50).data["content"] == "9\n10\n"
-    assert desk.read("a.txt", offset=11).error.code == "INVALID_PARAM"
-    for wrong in ({"offset": 0}, {"limit": 0}, {"offset": "1"}, {"offset": 1.5}, {"limit": True}):
-        assert desk.read("a.txt", **wrong).error.code == "INVALID_PARAM"
-    assert desk.read("a.txt", offset=3.0, limit=None).data["first_line"] == 3
 
 
 def test_a_huge_file_is_read_to_a_bound(desk):

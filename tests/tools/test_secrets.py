@@ -71,7 +71,7 @@ def test_the_file_goes_before_the_environment(bench):
     bench.skill(program=SAY, more="secrets: [API_KEY, OTHER_KEY]\n")
     put(bench, "# mine\nexport API_KEY='from the file'\nOTHER_KEY=\"also here\"\nBROKEN\n")
     bench.tools.call("demo_run")
-    assert bench.engine.requests[-1].permissions.secrets == (
+    assert bench.runner.requests[-1].permissions.secrets == (
         ("API_KEY", "from the file"), ("OTHER_KEY", "also here"),
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ def test_a_file_that_others_may_read_is_not_used(bench):
     reply = bench.tools.call("demo_run")
     assert reply.error.code == "EXECUTION_ERROR"
     assert "chmod 600" in reply.text
-    assert bench.engine.requests == []
+    assert bench.runner.requests == []
 
 
 def test_a_link_is_not_followed(bench, tmp_path):
@@ -99,12 +99,12 @@ def test_a_missing_secret_starts_nothing_and_says_where_to_put_it(bench):
     assert reply.error.code == "EXECUTION_ERROR"
     assert "NO_SUCH_KEY" in reply.error.message
     assert place(bench) in reply.text
-    assert bench.engine.requests == []
+    assert bench.runner.requests == []
 
 
 def test_too_short_to_be_kept_out(tmp_path):
     settings = load_settings(str(tmp_path), env={"HOME": str(tmp_path)})
-    with pytest.raises(SettingsError, match="fewer than 6"):
+    with pytest.raises(SettingsError, match="too short"):
         Secrets(settings, {"API_KEY": "abc"}).values(["API_KEY"])
     with pytest.raises(SettingsError, match="NUL"):
         Secrets(settings, {"API_KEY": "abc\0defgh"}).values(["API_KEY"])

@@ -32,7 +32,7 @@ def test_who_is_called_and_not_trusted_is_there(project, words):
     satchel.library.trust.trust(str(project / "skills/pdf-forms"))
     satchel.refresh()
     line = "3 skills of this folder are not trusted yet: the user can run `satchel trust`"
-    note = "`rust-review` is not trusted yet: run `satchel trust` in the project"
+    note = "The skill `rust-review` is not trusted yet"
     answer = satchel.which(words)
     assert not answer
     assert answer.notes == (note, line)
@@ -49,7 +49,7 @@ def test_one_that_the_scan_blocks_says_so(project):
     assert satchel.tools().call("Skill", {"name": "rust-review"}).status == "error"
     satchel.refresh()
     assert satchel.which("use skill rust-review").notes == (
-        "`rust-review` is not offered: the scan blocks it; see `satchel scan rust-review`",
+        "`rust-review` is not offered: the scan blocks it",
     )
 
 
@@ -78,21 +78,6 @@ def test_skills_are_found_by_words(shop):
         f"1. code-review: Review code for risks. Use on pull requests. ({row['reason']})"
     )
     assert reply.stats["searched"] == 3
-
-
-def test_what_only_people_may_load_is_not_found(shop):
-    assert [row["name"] for row in shop.search("deploy code").data["matches"]] == ["code-review"]
-
-
-def test_the_number_of_matches_is_bounded(desk):
-    for number in range(60):
-        desk.skill(f"tool-{number:02d}", description="A tool.")
-    assert len(desk.search("tool").data["matches"]) == 10
-    assert len(desk.search("tool", limit=50).data["matches"]) == 50
-    assert len(desk.search("tool", limit=1).data["matches"]) == 1
-    for wrong in (0, 51, -1, "3", 2.5):
-        assert desk.search("tool", limit=wrong).error.code == "INVALID_PARAM"
-    assert desk.search("").error.code == "INVALID_PARAM"
 
 
 @pytest.mark.req("D2")
@@ -155,3 +140,7 @@ def test_who_is_called_by_name_comes_first_for_any_detector(ranked):
         assert len(rows) == 10
     names = [row["name"] for row in tools.call("SkillSearch", {"query": "by-hand"}).data["matches"]]
     assert "by-hand" not in names
+
+
+def test_what_only_people_may_load_is_not_found(shop):
+    assert [row["name"] for row in shop.search("deploy code").data["matches"]] == ["code-review"]

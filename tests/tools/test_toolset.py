@@ -80,7 +80,7 @@ CALLS = [
 @pytest.fixture
 def full(make_desk):
     """A project in which everything can happen."""
-    desk = make_desk(read_limit=1_000, trust="ask")
+    desk = make_desk(reading={"limit": 1_000}, trust="ask")
     for name in ("demo", "long", "people"):
         fields = {"disable_model_invocation": True} if name == "people" else {}
         folder = desk.skill(name, "text\n" * (100_000 if name == "long" else 1), **fields)

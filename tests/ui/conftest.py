@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import tempfile
 import zipfile
 from contextlib import ExitStack, contextmanager
@@ -18,8 +17,6 @@ from satchel.ui.auth import UiAccess
 from satchel.ui.server import make_app
 
 ORIGIN = "http://127.0.0.1"
-_csrf_tokens: dict[tuple[tuple[str, str], ...], str] = {}
-"""Cookies of a session -> its CSRF token."""
 
 
 class Visit(NamedTuple):
@@ -34,7 +31,7 @@ class Visit(NamedTuple):
 
     def post(self, address: str, **more):
         """Post as a form of our own page does."""
-        headers = {"X-Satchel-CSRF": self.csrf, "Origin": ORIGIN, **more.pop("headers", {})}
+        headers = {"Origin": ORIGIN, **more.pop("headers", {})}
         return self.client.post(address, headers=headers, **more)
 
     def upload(self, files: dict[str, str], name: str = "skills.zip"):
@@ -48,16 +45,6 @@ class Visit(NamedTuple):
     def part(self, address: str, **more):
         """Get as htmx does."""
         return self.client.get(address, headers={"HX-Request": "true"}, **more)
-
-    @property
-    def csrf(self) -> str:
-        """The CSRF token of this session, read from a page once."""
-        session = tuple(self.client.cookies.items())
-        if not session or session not in _csrf_tokens:
-            found = re.search(r'name="csrf" content="([^"]+)"', self.client.get("/nowhere").text)
-            assert found is not None
-            _csrf_tokens[session] = found[1]
-        return _csrf_tokens[session]
 
 
 def _make_project(home, monkeypatch):
@@ -113,6 +100,7 @@ def _serving(folder, access, **settings):
     satchel = Satchel.for_project(folder, **settings)
     app = make_app(satchel, access)
     with TestClient(app, base_url=ORIGIN, follow_redirects=False) as client:
+        app.state.loading.reading.wait(30)  # else a busy machine shows the progress state
         if not access.by_password:
             answer = client.get(f"/enter?token={access.new_link()}")
             assert answer.status_code == 303

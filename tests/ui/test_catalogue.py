@@ -32,9 +32,10 @@ def test_the_page_shows_what_is_set(many):
     text = many.get("/catalogue").text
     assert 'type="range"' in text
     assert f'value="{many.satchel.settings.budget}"' in text
-    assert "this is what is set" in text
+    assert "Current setting" in text
     assert _block(text) == many.satchel.preview().text
-    assert html.escape(many.satchel.preview().account.summary()) in text
+    account = many.satchel.preview().account
+    assert f"{account.used:,} of {account.budget:,} characters" in text
 
 
 def test_a_move_shows_exactly_what_the_catalogue_makes(many):
@@ -79,4 +80,4 @@ def test_the_block_beside_a_request(visit, skill):
     assert 'id="beside-block"' in whole
     none = visit.get("/catalogue/shortlist", params={"goal": "zxqv"},
                      headers={"HX-Request": "true"}).text  # fmt: skip
-    assert "There is no block" in none
+    assert 'class="note info"' in none

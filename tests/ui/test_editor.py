@@ -7,8 +7,6 @@ import re
 
 import pytest
 
-from talking import plain
-
 TEXT = "---\nname: notes\ndescription: Writes notes. Use when notes are wanted.\n---\nDo it.\n"
 
 
@@ -42,7 +40,7 @@ def test_saving_is_one_change_that_can_be_undone(visit, notes):
     assert answer.status_code == 303
     assert "Saved: <code>notes</code>" in visit.get(answer.headers["location"]).text
     assert notes.read_text() == TEXT.replace("Do it.", "Do it well.")
-    assert "editing" in visit.get("/history").text
+    assert "Editing" in visit.get("/history").text
     number = visit.satchel.store().history()[0].number
     visit.post("/undo", data={"number": number})
     assert notes.read_text() == TEXT
@@ -55,7 +53,7 @@ def test_an_update_of_somebody_else_is_never_lost(visit, notes):
     answer = visit.post(EDIT, data=form)
     assert answer.status_code == 409
     assert "Theirs" in notes.read_text()
-    for words in ("Somebody else saved this file meanwhile", "Theirs &lt;b&gt;.", "Mine."):
+    for words in ("The file was changed meanwhile", "Theirs &lt;b&gt;.", "Mine."):
         assert words in answer.text
     mine = loaded(answer.text)
     assert mine["text"] == form["text"]
@@ -83,19 +81,18 @@ def test_problems_are_named_with_their_lines_while_one_types(visit, notes):
     assert "badge warn" in part
     broken = visit.post(CHECK, data={"text": "---\nname: [\n---\n"}).text
     assert "badge bad" in broken
-    assert "the file is not a skill" in broken
+    assert "It is not a valid skill" in broken
     assert notes.read_text() == TEXT
 
 
-def test_the_preview_is_what_a_model_gets(visit, notes):
+def test_the_catalogue_entry_is_shown_and_nothing_else_of_the_models_text(visit, notes):
     part = html.unescape(visit.post(CHECK, data={"text": TEXT}).text)
     assert (
         '<skill name="notes">Writes notes. Use when notes are wanted.</skill>'
         in visit.satchel.preview().text
     )
     assert '<skill name="notes">Writes notes. Use when notes are wanted.</skill>' in part
-    frame = visit.satchel.tools().call("Skill", {"name": "notes"}).text
-    assert plain(frame) in plain(part)
+    assert "skill-loaded" not in part
 
 
 def test_what_is_not_text_or_too_large_is_left_to_other_programs(visit, notes):
@@ -104,7 +101,7 @@ def test_what_is_not_text_or_too_large_is_left_to_other_programs(visit, notes):
     notes.write_text(TEXT + "x" * (1 << 20))
     answer = visit.get(EDIT)
     assert answer.status_code == 403
-    assert "another program" in answer.text
+    assert "larger than" in answer.text
 
 
 # --- unsaved text -------------------------------------------------------------------------

@@ -14,11 +14,11 @@ ASKED = {
         "post", "/skills/add", {"name": "x" * 300}, "“Name” has more than 200 characters"
     ),
     "none of some": (
-        "post", "/skills/add", {"name": "x", "scope": "y"}, "“Where” is none of project, global"
+        "post", "/skills/add", {"name": "x", "scope": "y"}, "“Where” is not valid"
     ),
-    "no number": ("post", "/undo", {"number": "one"}, "number is not a whole number"),
-    "too little": ("get", "/skills?page=0", None, "page must be at least 1"),
-    "too much": ("get", "/skills?page=99999999", None, "page must be at most 10000000"),
+    "no number": ("post", "/undo", {"number": "one"}, "number is not valid"),
+    "too little": ("get", "/skills?page=0", None, "page is not valid"),
+    "too much": ("get", "/skills?page=99999999", None, "page is not valid"),
     "an address without a field": ("get", "/plans/x/diff", None, "step is missing"),
 }  # fmt: skip
 
@@ -45,4 +45,4 @@ def test_a_form_that_is_too_large_is_told_in_our_words(visit):
     many = [("f", ("a", b"x"))] * 1_100
     answer = visit.post("/skills/add", files=many)
     assert answer.status_code == 400
-    assert "The form has too many files" in answer.text
+    assert "The upload is too large" in answer.text

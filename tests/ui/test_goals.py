@@ -11,9 +11,12 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from satchel.errors import StepFailed
 from satchel.goals.engines.factory import Background, local_folder
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
+from satchel.i18n import Message
+from satchel.tools.framing import framed
 
 EVIL = '<script>alert("x")</script>'
 FORM = {
@@ -125,20 +128,21 @@ ASKING = (
 # --- the list -----------------------------------------------------------------------------
 
 
-def test_the_list_has_the_latest_first_and_can_be_filtered(visit, elsewhere):
+def test_the_list_has_waiting_goals_first_then_the_latest(visit, elsewhere):
     elsewhere.run("one", Step("a", prompt="go"), goal=f"Say {EVIL}")
     elsewhere.run("two", *ASKING)
     elsewhere.run("three", Step("a", prompt="go"), Step("b", prompt="fail {{steps.a.output}}"))
     text = visit.get("/goals").text
     assert EVIL not in text
     assert html.escape(EVIL, quote=False)[:10] in text
-    assert re.findall(r'id="goal-(\w+)"', text) == ["three", "two", "one"]
+    assert re.findall(r'id="goal-(\w+)"', text) == ["two", "three", "one"]
+    assert "Waiting for you" in text
     assert re.search(r'<progress max="2" value="1"', text)
     for kind, names in {"asking": ["two"], "failed": ["three"], "done": ["one"]}.items():
         part = visit.part(f"/goals?state={kind}").text
         assert "<html" not in part
         assert re.findall(r'id="goal-(\w+)"', part) == names
-    assert "No goal is like that" in visit.get("/goals?state=cancelled").text
+    assert "No goals" in visit.get("/goals?state=cancelled").text
     assert len(re.findall(r'id="goal-', visit.get("/goals?state=nonsense&before=nan").text)) == 3
 
 
@@ -157,7 +161,7 @@ def test_a_goal_is_drawn_with_a_link_for_each_step_and_no_style_of_its_own(visit
         ("asking", "/goals/week?step=review"),
         ("waiting", "/goals/week?step=send"),
     ]
-    for words in ("1 of 3 steps", "10 tokens in", "? asking", "✓ done"):
+    for words in ("1/3", "10 tokens in", "? Waiting for you", "✓ Done"):
         assert words in re.sub(r"<[^>]+>", "", text)
     assert visit.get("/goals/none").status_code == 404
     assert visit.get("/goals/..%2f..").status_code == 404
@@ -176,8 +180,7 @@ def test_a_step_shows_what_it_was_told_and_what_it_gave(visit, elsewhere, skill)
     first = visit.part("/goals/week/steps/first").text
     assert EVIL not in first
     assert "<mark" in first
-    for token in ('<span class="j-key">&#34;rows&#34;</span>', '<span class="j-word">null</span>'):
-        assert token in first
+    assert "&#34;rows&#34;: [" in first
     assert "1,200 tokens in" in first
     assert "$0.5000" in first
     second = visit.part("/goals/week/steps/second").text
@@ -188,7 +191,132 @@ def test_a_step_shows_what_it_was_told_and_what_it_gave(visit, elsewhere, skill)
     assert "second did it" in visit.get("/goals/week?step=second").text
 
 
+def test_the_result_of_a_finished_goal_is_on_top(visit, elsewhere):
+    elsewhere.run("week", Step("a", prompt="a table"), Step("b", prompt="say {{steps.a.output}}"))
+    text = visit.get("/goals/week").text
+    assert text.index(">Result</h2>") < text.index("b did it") < text.index('id="drawing"')
+    assert "Retry failed steps" not in text
+    elsewhere.run("two", Step("a", prompt="table"), Step("b", prompt="go"))
+    text = visit.get("/goals/two").text
+    assert "Result: a" in text
+    assert "Result: b" in text
+    assert EVIL not in text
+
+
+class Misled:
+    """A runner whose tools answer as they answer a model."""
+
+    async def run(self, work):
+        raise StepFailed(
+            Message("There is no file `{path}`", path="orders.csv"),
+            Message("Call ReadFile on its folder to see what is there"),
+            code="NOT_FOUND",
+            retryable=False,
+        )
+
+
+def test_a_failed_tool_step_is_explained_to_people_not_to_the_model(visit, elsewhere):
+    elsewhere.runner.run = Misled().run
+    elsewhere.run("week", Step("read", "tool", tool="ReadFile", arguments={"path": "orders.csv"}))
+    text = visit.get("/goals/week?step=read").text
+    assert "There is no file <code>orders.csv</code>" in text
+    assert "Call ReadFile" not in text
+    assert "Check the arguments of this step" in text
+    assert "Retry failed steps" in text
+
+
+# --- a new goal ---------------------------------------------------------------------------
+
+PLAN = """\
+goal: Report the week
+inputs: {week: 46, drafts: false, team: shop}
+steps:
+  - {id: ask, action_type: human, prompt: "{{inputs.week}} {{inputs.reader}} {{inputs.team}}?"}
+"""
+
+
+def draft_of(visit, **sent) -> str:
+    answer = visit.post("/goals/+new", **sent)
+    assert answer.status_code == 303, answer.text
+    return answer.headers["location"]
+
+
+@pytest.mark.req("C6")
+def test_a_goal_starts_from_a_plan_of_the_project_with_its_inputs(visit, project, elsewhere):
+    (project / "plans").mkdir()
+    (project / "plans" / "week.yaml").write_text(PLAN, "utf-8")
+    (project / "other.yaml").write_text("name: no plan\n", "utf-8")
+    page = visit.get("/goals/+new").text
+    assert re.findall(r"<option>([^<]+)", page) == ["plans/week.yaml"]
+    draft = draft_of(visit, data={"path": "plans/week.yaml"})
+    text = visit.get(draft).text
+    for field in (
+        'name="week" type="number" step="1" value="46"',
+        'name="drafts" value="true">',
+        'name="team" value="shop"',
+        'name="reader" value="" autocomplete="off" required',
+    ):
+        assert field in text, field
+    refused = visit.post(draft, data={"week": "47", "team": "<b>"})
+    assert refused.status_code == 422
+    assert "<code>reader</code> is missing" in refused.text
+    assert 'value="&lt;b&gt;"' in refused.text, "what was typed is kept"
+    began = visit.post(draft, data={"week": "47", "team": "x", "reader": "Ann", "drafts": "true"})
+    goal = began.headers["location"].rpartition("/")[2]
+    assert goal.startswith("report-the-week-")
+    until(visit, goal, "asking")
+    assert "47 Ann x?" in visit.get(f"/goals/{goal}").text
+    plan = elsewhere.do(elsewhere.engine.report(goal)).plan
+    assert plan.inputs == {"week": 47, "drafts": True, "team": "x", "reader": "Ann"}
+    assert visit.get(draft).status_code == 404
+
+
+def test_an_uploaded_plan_with_errors_is_shown_and_not_started(visit):
+    file = {"file": ("<x>.yaml", "goal: Go\nsteps:\n  - {id: a, tool: nobody}\n")}
+    draft = draft_of(visit, files=file)
+    text = visit.get(draft).text
+    assert "nobody" in text
+    assert "line 3: " in text
+    assert "Start goal" not in text
+    assert visit.post(draft).status_code == 422
+    assert visit.post("/goals/+new", data={"path": "../../etc/passwd"}).status_code == 422
+    assert visit.post(f"{draft}/cancel").headers["location"] == "/goals/+new"
+
+
+def test_a_tool_of_a_new_goal_has_to_be_allowed(visit, skill, elsewhere):
+    text = "goal: Go\nsteps:\n  - {id: a, tool: ReadFile, arguments: {path: x}}\n"
+    draft = draft_of(visit, files={"file": ("p.yaml", text)})
+    assert "Allow tools to write" not in visit.get(draft).text
+    assert visit.post(draft).status_code == 303
+
+
+def test_a_plan_of_words_needs_a_model_and_shows_why_it_failed(project, monkeypatch, request):
+    monkeypatch.delenv("SATCHEL_MODEL")
+    visit = request.getfixturevalue("visit")
+    page = visit.get("/goals/+new").text
+    assert "No model is configured" in page
+    assert 'rows="5" required maxlength="20000" disabled' in page
+    draft = draft_of(visit, data={"words": "Report what happened"})
+    assert "Making a plan…" in visit.get(draft).text
+    end = time.monotonic() + 25
+    while 'role="alert"' not in (text := visit.part(draft).text):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert "error: " in text
+    assert visit.post(draft).status_code == 409
+
+
 # --- actions ------------------------------------------------------------------------------
+
+
+def test_only_a_goal_that_is_over_is_deleted(visit, elsewhere):
+    elsewhere.run("week", *ASKING)
+    assert visit.post("/goals/week/delete").status_code == 409
+    visit.post("/goals/week/cancel")
+    until(visit, "week", "cancelled")
+    told = visit.post("/goals/week/delete").headers["location"]
+    assert "Removed: <code>week</code>" in visit.get(told).text
+    assert visit.get("/goals/week").status_code == 404
 
 
 @pytest.mark.req("C6")
@@ -213,19 +341,19 @@ def test_a_refused_step_fails_its_goal(visit, elsewhere):
     answer = visit.post("/goals/week/answer", data={"step": "review", "say": "no"})
     assert answer.headers["location"] == "/goals/week"  # a form without a script
     until(visit, "week", "failed")
-    assert "Step <code>review</code>: browser said no" in visit.part("/goals/week/board").text
+    assert "answered by browser" in visit.part("/goals/week/board").text
     visit.post("/language", data={"name": "zh"})
-    assert "said no" not in visit.part("/goals/week/board").text  # nor in the drawing
+    assert "The answer was no" not in visit.part("/goals/week/board").text  # nor in the drawing
 
 
 def test_a_simple_schema_is_a_form_and_its_answer_has_the_types(visit, elsewhere):
-    elsewhere.run("week", Step("ask", "human", prompt="Which?", output=FORM))
+    elsewhere.run("week", Step("ask", "human", prompt=framed("file", "", "Which?"), output=FORM))
     board = visit.part("/goals/week/board").text
-    for field in ('name="value.count" type="number"', '<select id="field-ask-2"', "How many"):
-        assert field in board
+    for one in ('"value.count" type="number"', 'select id="field-ask-2"', "How many", ">Which?\n"):
+        assert one in board
     wrong = visit.post("/goals/week/answer", data={"step": "ask", "value.count": "x"})
     assert wrong.status_code == 422
-    assert "`x` is no number" in wrong.text
+    assert "is not a number" in wrong.text
     data = {"step": "ask", "value.count": "3", "value.sure": "true", "value.colour": ""}
     visit.post("/goals/week/answer", data=data)
     until(visit, "week", "done")
@@ -242,7 +370,7 @@ def test_a_running_goal_is_cancelled_and_gone_on_with(visit, elsewhere):
     visit.post("/goals/week/cancel")
     until(visit, "week", "cancelled")
     elsewhere.runner.free.set()
-    assert "Go on with it" in visit.part("/goals/week/board").text
+    assert ">Resume</button>" in visit.part("/goals/week/board").text
     visit.post("/goals/week/retry", data={})
     until(visit, "week", "done")
     assert "Revision 2" in visit.part("/goals/week/board").text
@@ -251,7 +379,7 @@ def test_a_running_goal_is_cancelled_and_gone_on_with(visit, elsewhere):
 def test_a_step_is_done_again_with_all_that_depend_on_it(visit, elsewhere):
     elsewhere.run("week", Step("a", prompt="go"), Step("b", prompt="x {{steps.a.output}}"))
     assert visit.post("/goals/week/retry", data={}).status_code == 409
-    assert "These steps are done again: b" in visit.part("/goals/week/steps/b").text
+    assert "These steps run again: b" in visit.part("/goals/week/steps/b").text
     visit.post("/goals/week/retry", data={"from": "b"})
     until(visit, "week", "done")
     assert "Revision 2" in visit.part("/goals/week/board").text
@@ -261,11 +389,10 @@ def test_a_step_is_done_again_with_all_that_depend_on_it(visit, elsewhere):
 def test_a_tool_that_writes_has_to_be_allowed(visit, elsewhere):
     elsewhere.run("week", Step("ask", "human", prompt="May I?"), Step("do", "tool", tool="a_write",
                   needs=("ask",)))  # fmt: skip
-    assert "Let its tools write" in visit.part("/goals/week/board").text
+    assert "Allow tools to write" in visit.part("/goals/week/board").text
     refused = visit.post("/goals/week/answer", data={"step": "ask"})
     assert refused.status_code == 403
     assert "which may write or use the network" in refused.text
-    assert "satchel goal approve week ask --engine local --allow-tools" in refused.text
     assert state(visit, "week") == "asking"
     visit.post("/goals/week/answer", data={"step": "ask", "allow": "1"})
     assert elsewhere.options == [["--engine", "local", "--allow-tools"]]
@@ -278,8 +405,7 @@ def test_without_a_model_nothing_is_said_to_the_goal(project, monkeypatch, reque
     elsewhere.run("week", *ASKING)
     answer = visit.post("/goals/week/answer", data={"step": "review"})
     assert answer.status_code == 422
-    assert "No model is chosen" in answer.text
-    assert "satchel goal approve week review --engine local --model PROVIDER:NAME" in answer.text
+    assert "No model is configured" in answer.text
     assert state(visit, "week") == "asking"
 
 

@@ -89,8 +89,9 @@ def visit(hostile_server, guest):
 
 def _asked(visit, path: str):
     path = path.replace("ABSOLUTE", str(Path(visit.satchel.settings.project) / "secret.txt"))
-    yield visit.get("/skills/file", params={"ref": "one", "path": path})
-    yield visit.part("/skills/file", params={"ref": "one", "path": path})
+    yield visit.get("/skill", params={"ref": "one", "path": path})
+    yield visit.part("/skill/file", params={"ref": "one", "path": path})
+    yield visit.get("/skill/edit", params={"ref": "one", "path": path})
 
 
 def test_a_path_stays_in_its_folder(visit):
@@ -104,7 +105,7 @@ def test_a_path_stays_in_its_folder(visit):
 def test_a_ref_names_a_skill_and_nothing_else(visit):
     secret = str(Path(visit.satchel.settings.project) / "secret.txt")
     for ref in ("../../secret.txt", secret, "/etc", "/", "..", ".", "", "\x00"):
-        for address in ("/skill", "/skills/row", "/skills/file", "/skill/edit"):
+        for address in ("/skill", "/skill/edit"):
             answer = visit.get(address, params={"ref": ref, "path": ""})
             assert answer.status_code in {403, 404, 422}, (address, ref)
             assert SECRET not in answer.text
@@ -117,9 +118,9 @@ def test_a_link_within_the_folder_is_followed(visit):
 
 
 def test_the_list_of_files_names_what_is_odd_and_opens_nothing(visit):
-    text = visit.part("/skills/row?ref=one").text
+    text = visit.get("/skill?ref=one").text
     check(text)
-    for words in ("a named pipe", "a socket", "a link to"):
+    for words in ("a named pipe", "a socket", "→ "):
         assert words in text
     assert SECRET not in text
     assert ".git" not in text

@@ -122,7 +122,9 @@ def test_trust(mine):
 def test_other_agents(mine):
     own = {"ref": REF}
     assert sent(mine, 404, "/skill/agents", own, agent=EVIL[:64], turn="on")
-    assert sent(mine, 200, "/skill/agents", own, agent="claude-code", turn="on")
+    assert sent(mine, 303, "/skill/agents", own, agent="claude-code", turn="on")
+    assert sent(mine, 422, "/skill/rename", own, name=EVIL)
+    assert sent(mine, 404, "/skills/chosen", do="export", ref=EVIL)
 
 
 def test_what_a_goal_is_told(goal):
@@ -133,7 +135,7 @@ def test_what_a_goal_is_told(goal):
 
 
 def test_a_plan_that_is_agreed_to(visit, plan):
-    assert "x-evil" in sent(visit, 303, f"{plan}/yes", accept_risk=EVIL, overwrite=EVIL)
+    assert "x-evil" in sent(visit, 303, f"{plan}/yes", accept_risk=EVIL, take=EVIL)
     assert any(one.id == "mine" for one in visit.satchel.library.snapshot().skills)
 
 

@@ -20,7 +20,7 @@ def test_only_the_address_of_a_remote_repository_is_accepted():
         require_remote(text)
     for text in ("", ".", "/etc", "~", "file:///etc", "git+file:///etc", "ext::sh", "-x@h:p",
                  "a@b://c", "ä@h:p"):  # fmt: skip
-        with pytest.raises(InvalidInput, match="no address of a repository"):
+        with pytest.raises(InvalidInput, match="is not a repository URL"):
             require_remote(text)
 
 
@@ -30,7 +30,7 @@ def test_only_the_address_of_a_remote_repository_is_accepted():
      "[fd00::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "127.1", "100.64.0.1"],
 )  # fmt: skip
 def test_this_machine_and_its_neighbours_are_refused(host, tmp_path):
-    with pytest.raises(Refused, match="its own network"):
+    with pytest.raises(Refused, match="is not a public host"):
         require_public(source_of(f"https://{host}/o/r", base=str(tmp_path)))
 
 
@@ -117,7 +117,7 @@ def test_git_runs_errands_for_others_as_nobody(tmp_path, monkeypatch):
 def test_who_is_elsewhere_fetches_over_http_alone(tmp_path):
     for text in ("git@8.8.8.8:o/r", "ssh://git@8.8.8.8/o/r", "git://8.8.8.8/o/r"):
         pinned = require_public(source_of(text, base=str(tmp_path)))
-        with pytest.raises(Refused, match="only over http or https"):
+        with pytest.raises(Refused, match="only over https"):
             fetch(text, pinned, tmp_path)
 
 
@@ -140,5 +140,5 @@ def test_a_git_that_cannot_be_kept_to_an_address_is_not_used(tmp_path, monkeypat
     program.write_text("#!/bin/sh\necho git version 2.36.1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match="too old"):
+    with pytest.raises(Refused, match=r"2\.37 or later"):
         fetch("https://8.8.8.8/o/r", ("8.8.8.8",), tmp_path)

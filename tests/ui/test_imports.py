@@ -1,4 +1,4 @@
-"""Pending imports: fetch, concurrent selection, drop, expiry."""
+"""Pending imports: fetch, concurrent plans, drop, expiry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SKILL = "---\nname: {name}\ndescription: Does things. Use when asked.\n---\nDo.\
 
 
 def bring(visit, *names: str) -> str:
-    """Return the key of the plan, or of the import if there are several skills."""
+    """Return the key of the plan."""
     answer = visit.upload({f"{name}/SKILL.md": SKILL.format(name=name) for name in names})
     assert answer.status_code == 303, answer.text
     return answer.headers["location"].rpartition("/")[2]
@@ -53,8 +53,8 @@ def test_a_fetch_that_never_ends_holds_up_nothing_and_can_be_cancelled(visit, ho
     pages = [fetch().headers["location"] for _ in range(imports.MAX_FETCHES)]
     full = fetch()
     assert full.status_code == 403
-    assert "being fetched already" in full.text
-    assert home.imports.get(pages[0].rpartition("/")[2]).state == "fetching"
+    assert "Too many requests" in full.text
+    assert "Fetching <code>" in visit.get(pages[0]).text
     assert visit.post(f"{pages[0]}/cancel").status_code == 303
     assert visit.get(pages[0]).status_code == 404
     assert fetch().status_code == 303
@@ -67,8 +67,8 @@ def test_behind_a_password_no_neighbour_of_this_machine_is_reached(enter, tarpit
         "/enter", data={"password": "a long password"}, headers={"Origin": "http://127.0.0.1"}
     )
     page = visit.post("/skills/import/git", data={"source": tarpit}).headers["location"]
-    till(lambda: "its own network" in visit.get(page).text)
-    assert "A path on this machine works" not in visit.get("/skills/import").text
+    till(lambda: "is not a public host" in visit.get(page).text)
+    assert "./folder" not in visit.get("/skills/import").text
 
 
 # --- clean-up -----------------------------------------------------------------------------
@@ -95,13 +95,13 @@ def slow(visit, monkeypatch):
 def test_what_is_dropped_while_a_plan_is_made_is_closed_afterwards(
     visit, home, slow, project, spooled
 ):
-    arrival = home.imports.get(bring(visit, "alpha", "beta"))
+    arrival = home.imports.get(home.plans.get(bring(visit, "alpha", "beta")).import_key)
     began, go = slow(arrival)
     caught: list[BaseException] = []
 
     def run() -> None:
         try:
-            home.imports.choose(arrival, None)
+            home.imports.plan(arrival)
         except NotFound as exc:
             caught.append(exc)
 
@@ -109,6 +109,7 @@ def test_what_is_dropped_while_a_plan_is_made_is_closed_afterwards(
     thread.start()
     assert began.wait(5)
     home.imports.drop(arrival.key)
+    home.plans.drop(arrival.plan)
     assert len(list(spooled.iterdir())) == 1, "it is being read"
     go.set()
     thread.join(10)
@@ -120,12 +121,12 @@ def test_what_is_dropped_while_a_plan_is_made_is_closed_afterwards(
     assert not stage.exists() or not list(stage.iterdir())
 
 
-def test_two_choices_at_once_leave_one_plan(visit, home, slow):
-    arrival = home.imports.get(bring(visit, "alpha", "beta"))
+def test_two_plans_at_once_leave_one(visit, home, slow):
+    arrival = home.imports.get(home.plans.get(bring(visit, "alpha", "beta")).import_key)
     began, go = slow(arrival)
     threads = [
-        threading.Thread(target=home.imports.choose, args=(arrival, {name: name}))
-        for name in ("alpha", "beta")
+        threading.Thread(target=home.imports.rename, args=(arrival, "alpha", name))
+        for name in ("gamma", "delta")
     ]
     for thread in threads:
         thread.start()
@@ -138,7 +139,7 @@ def test_two_choices_at_once_leave_one_plan(visit, home, slow):
 
 def test_what_waited_too_long_is_over_and_swept(visit, home, monkeypatch, spooled):
     plan = bring(visit, "alpha")
-    source = bring(visit, "beta", "gamma")
+    source = home.plans.get(bring(visit, "beta", "gamma")).import_key
     assert visit.get(f"/plans/{plan}").status_code == 200
     monkeypatch.setattr(state, "PLAN_LIFETIME_S", -1.0)
     monkeypatch.setattr(imports, "IMPORT_LIFETIME_S", -1.0)
@@ -154,12 +155,12 @@ def test_what_waited_too_long_is_over_and_swept(visit, home, monkeypatch, spoole
     assert waiting(home) == []
 
 
-def test_a_plan_that_is_thrown_away_under_a_reader_is_said_to_wait_no_more(visit, home):
+def test_a_plan_that_is_dropped_while_it_is_read_has_expired(visit, home):
     key = bring(visit, "alpha")
     home.plans.get(key).plan.close()
     answer = visit.get(f"/plans/{key}/diff?step=0&path=SKILL.md")
     assert answer.status_code == 404
-    assert "waits no more" in answer.text
+    assert "This preview has expired" in answer.text
 
 
 def test_somebody_was_quicker_is_said_even_when_the_source_is_gone(visit, home, skill):
@@ -168,5 +169,4 @@ def test_somebody_was_quicker_is_said_even_when_the_source_is_gone(visit, home, 
     skill("beta", "Somebody else's. Use when asked.")
     answer = visit.post(f"/plans/{key}/yes")
     assert answer.status_code == 409
-    assert "not open any more" not in answer.text
     assert "meanwhile" in answer.text

@@ -83,8 +83,8 @@ def test_a_used_link_is_followed_by_another_and_a_second_server_says_what_is_wro
         command = [sys.executable, "-m", "satchel", "ui", "--no-browser", "--port", port]
         second = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
         assert second.returncode == 4
-        assert f"error: Port {port} is taken; perhaps another `satchel ui` runs" in second.stderr
-        assert "hint: Use its page, or give `--port 0`" in second.stderr
+        assert f"error: Port {port} is in use" in second.stderr
+        assert "hint: Choose another `--port`" in second.stderr
 
 
 def run(project, *more):
@@ -100,12 +100,12 @@ def test_it_does_not_start_open_to_others_or_half_described(project, tmp_path):
     empty.write_text("\n")
     short.write_text("short")
     for more, words in (
-        (("--host", "0.0.0.0"), "nobody needs a password"),
+        (("--host", "0.0.0.0"), "without a password"),
         (("--host", "0.0.0.0", "--password-file", str(empty)), "is empty"),
-        (("--password-file", str(short)), "less than 10 characters"),
-        (("--behind-https",), "come through a proxy, and nobody needs a password"),
-        (("--name", "skills.example"), "`skills.example` can be reached from other machines"),
-        (("--behind-https", "--name", "a.localhost"), "come through a proxy"),
+        (("--password-file", str(short)), "fewer than 10 characters"),
+        (("--behind-https",), "required behind a proxy"),
+        (("--name", "skills.example"), "`skills.example` is reachable from other machines"),
+        (("--behind-https", "--name", "a.localhost"), "required behind a proxy"),
     ):
         found = run(project, *more)
         assert found.returncode in {2, 4}, found.stderr
@@ -120,10 +120,11 @@ def test_who_is_refused_while_sending_hears_why(project):
         line = HTTPConnection(urlsplit(address).netloc, timeout=20)
         body = b"text=" + b"y" * 1_000_000
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        headers["Origin"] = f"http://{urlsplit(address).netloc}"
         line.request("POST", "/skill/edit?ref=x", body, headers)
         answer = line.getresponse()
         assert answer.status == 401
-        assert b"Nobody is signed in any more" in answer.read()
+        assert b"You are signed out" in answer.read()
         line.close()
 
 
@@ -135,10 +136,10 @@ def test_on_a_network_it_says_that_others_can_read_along(project, tmp_path):
     with serving(project, "--host", "0.0.0.0", "--password-file", str(file)) as (made, address):
         assert address.startswith(f"http://{socket.gethostname()}:")
         said = ""
-        while "--name" not in said:
+        while "--behind-https" not in said:
             said += made.stderr.readline()
         made.terminate()
         assert made.wait(20) == 0
         said = " ".join(said.split())
-        assert "Everybody on the way can read along" in said
-        assert "Others on this machine can read the password" in said
+        assert "put a proxy with TLS in front" in said
+        assert f"Others on this machine can read `{file}`" in said

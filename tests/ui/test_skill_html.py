@@ -35,7 +35,7 @@ def tags_in(html: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def link(path: str) -> str:
-    return f"/skills/file?path={path}"
+    return f"/skill/file?path={path}"
 
 
 def harmless(html: str) -> None:
@@ -45,7 +45,7 @@ def harmless(html: str) -> None:
         assert attributes.keys() <= ALLOWED, html
         address = attributes.get("href")
         if address is not None:
-            assert re.match(r"https?://|/skills/file\?path=(?!/|\.\.)", address), html
+            assert re.match(r"https?://|/skill/file\?path=(?!/|\.\.)", address), html
             assert attributes["rel"] == "noopener noreferrer nofollow"
 
 
@@ -115,8 +115,8 @@ def test_markdown_that_is_honest_is_rendered():
     for part in (
         "<h3>One</h3>", "<h4>Two</h4>", "<em>a</em>", "<strong>b</strong>", "<s>c</s>",
         "<code>d</code>", '<ol start="3">', "<blockquote>", "<td>1</td>",
-        'href="https://e.example/x?a=1"', 'href="/skills/file?path=docs/references/a b.md"',
-        'href="/skills/file?path=SKILL.md"', '<span class="t-key">import</span>',
+        'href="https://e.example/x?a=1"', 'href="/skill/file?path=docs/references/a b.md"',
+        'href="/skill/file?path=SKILL.md"', '<span class="t-key">import</span>',
     ):  # fmt: skip
         assert part in html
     harmless(html)

@@ -1,8 +1,10 @@
-"""The page of one skill: status, request, trust."""
+"""The page of one skill: status, actions, files, request, trust."""
 
 from __future__ import annotations
 
 import re
+from html import unescape
+from urllib.parse import quote
 
 import pytest
 
@@ -23,33 +25,46 @@ def careful(enter):
 # --- status -------------------------------------------------------------------------------
 
 
-def test_a_page_tells_the_whole_story_of_a_skill(visit, skill):
-    skill("code-review", "Reviews code. Use when asked to review a diff.")
-    visit.satchel.refresh()
+def test_a_page_has_one_status_one_description_and_its_actions(visit, skill):
+    skill("code-review", "Reviews code. Use when asked to review a diff.",
+          allowed_tools="Bash(git log) Read", tags=["pdf", "forms"])  # fmt: skip
     text = visit.get(PAGE).text
     assert "<bdi>code-review</bdi></h1>" in text
-    assert "Reviews code. Use when asked to review a diff." in text
-    assert "offered, with its whole description" in text
-    for title in ("Where it was found", "How it was read", "What the model is told"):
-        assert title in text
-    assert "cleanly, nothing repaired" in text
-    assert 'data-copy="satchel why code-review --goal &#34;…&#34;"' in text
-    assert 'href="#question"' in text
+    assert text.count("Reviews code. Use when asked to review a diff.") == 1
+    assert text.count('<span class="badge good">Active</span>') == 1
+    assert "Models see its full description" in text
+    for words in ("Bash(git log)", "pdf, forms", "never (in recorded history)", REF):
+        assert words in text
+    for action in ("/skill/edit?", "/skill/rename?", "/skills/chosen", "/skills/remove?"):
+        assert action in text
+    assert "/skill/update?" not in text  # it has no source
+    assert "ReadFile" not in text
+    for section in re.findall(r'<nav class="tabs sections".*?</nav>', text, re.DOTALL):
+        for name in re.findall(r'href="#([\w-]+)"', section):
+            assert f'id="{name}"' in text
 
 
-def test_agents_that_read_it_untrusted_are_a_warning(careful, project):
-    make_skill(project / ".agents" / "skills", "code-review", description="Reviews code.")
-    (project / ".codex").mkdir()
-    careful.satchel.refresh()
-    text = careful.get(PAGE).text
-    agents = text[text.index('id="agents-title"') :]
-    assert "no other agent gets it" not in agents
-    assert re.search(r'class="note warn">(1 agent reads|\d+ agents read) it already', agents)
-    reading = [row for row in agents.split("<tr>") if "although it is not offered here" in row]
-    assert reading
-    for row in reading:
-        assert 'class="sight warn"' in row
-        assert 'title="It finds the skill by itself"' in row
+@pytest.mark.req("B10")
+def test_system_skills_are_read_only(visit, project):
+    make_skill(project / ".agents" / "sys.skills", "theirs", description="Theirs.")
+    for ref in (".agents/sys.skills/theirs", "built-in/write-a-skill"):
+        text = visit.get("/skill", params={"ref": ref}).text
+        assert "Read-only" in text
+        for action in ("/skill/edit", "/skill/rename", "/skills/remove"):
+            assert action not in text
+        assert "SKILL.md" in text
+
+
+def test_a_skill_is_renamed_and_that_can_be_undone(visit, project, skill):
+    skill("code-review", "Reviews code. Use when asked.")
+    answer = visit.post(f"/skill/rename?ref={REF}", data={"name": "diff-review"})
+    assert answer.status_code == 303
+    text = visit.get(answer.headers["location"]).text
+    assert "<bdi>diff-review</bdi></h1>" in text
+    assert 'action="/undo"' in text
+    assert "name: diff-review" in (project / ".agents/skills/diff-review/SKILL.md").read_text()
+    again = visit.post("/skill/rename?ref=diff-review", data={"name": "No Such Name"})
+    assert again.status_code == 422
 
 
 def test_a_tool_skill_shows_its_tools(visit, project):
@@ -58,32 +73,94 @@ def test_a_tool_skill_shows_its_tools(visit, project):
     visit.satchel.refresh()
     text = visit.get("/skill", params={"ref": ".agents/skills/words"}).text
     assert "<code>words_count</code>" in text
-    assert "offered: models may call its tools" in text
+    assert "Models can call its tools" in text
     assert "required" in text
+
+
+@pytest.mark.req("B2", "B6")
+def test_a_broken_skill_shows_its_line_and_fix_and_can_be_mended_or_removed(visit, project):
+    folder = project / ".agents" / "skills" / "half"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("Of <b>.\n---\nname: half\n---\nDo it.\n")
+    path = quote(str(folder / "SKILL.md"), safe="")
+    assert f"/skill?ref={path}" in visit.get("/skills?state=broken").text
+    opened = visit.get(f"/skill?ref={path}").text
+    assert "does not begin with a" in unescape(opened)
+    assert "Put <code>---</code>" in opened
+    assert '<span class="bad">✗ 1</span>' in opened
+    assert "Of &lt;b&gt;." in opened
+    assert "/skills/remove" in opened
+    assert "half" not in visit.satchel.catalogue().text
+
+    editor = visit.get(f"/skill/edit?ref={path}").text
+    digest = re.search(r'name="digest" value="(\w+)"', editor)
+    assert digest is not None
+    text = "---\nname: half\ndescription: Halves numbers. Use when asked.\n---\nDo it.\n"
+    seen = visit.post(f"/skill/edit/check?ref={path}", data={"text": text}).text
+    assert "Halves numbers" in seen
+    saved = visit.post(f"/skill/edit?ref={path}", data={"digest": digest[1], "text": text})
+    assert saved.status_code == 303
+    assert visit.get(saved.headers["location"]).status_code == 200
+    assert (folder / "SKILL.md").read_text() == text
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+def test_files_are_shown_with_line_numbers_and_can_be_edited(visit, project, skill):
+    skill("code-review", "Reviews code. Use when asked.", "# Do\n\nDo it.\n")
+    folder = project / ".agents" / "skills" / "code-review"
+    (folder / "scripts").mkdir()
+    (folder / "scripts" / "fill.py").write_text("a = 1\nprint(a)\n")
+    (folder / "scripts" / "fill.py").chmod(0o755)
+    text = visit.get(PAGE).text
+    assert "executable" in text
+    assert "<h3>Do</h3>" in text  # rendered
+    assert '<pre class="lines"' in visit.part(f"/skill/file?ref={REF}&raw=true").text
+    code = visit.part(f"/skill/file?ref={REF}&path=scripts/fill.py").text
+    lines = re.search(r'<pre class="lines"[^>]*>(.*?)</pre>', code, re.DOTALL)
+    assert lines is not None
+    assert lines[1].split() == ["1", "2"]
+    edit = f"/skill/edit?ref={REF}&path=scripts/fill.py"
+    assert "/skill/edit?ref=.agents%2Fskills%2Fcode-review&amp;path=scripts%2Ffill.py" in code
+    page = visit.get(edit).text
+    assert 'id="check"' not in page
+    digest = re.search(r'name="digest" value="(\w+)"', page)
+    assert digest is not None
+    sent = {"digest": digest[1], "text": "a = 2\r\nprint(a)\r\n"}
+    assert visit.post(edit, data=sent).status_code == 303
+    assert (folder / "scripts" / "fill.py").read_text() == "a = 2\nprint(a)\n"
+    assert (folder / "scripts" / "fill.py").stat().st_mode & 0o100
+    assert visit.post(edit, data=sent).status_code == 409  # of the version before
+
+
+def test_a_skill_at_the_top_of_a_project_does_not_show_the_project(visit, project):
+    (project / "SKILL.md").write_text("---\nname: top\ndescription: On top.\n---\nDo.\n")
+    (project / "secret.txt").write_text("a secret")
+    (project / "scripts").mkdir()
+    (project / "scripts" / "run.sh").write_text("echo hello\n")
+    (project / "scripts" / "sly.txt").symlink_to("../secret.txt")
+    found = [row.ref for row in list_skills(visit.satchel).rows if row.name == "top"]
+    ref = quote(found[0])
+    text = visit.get(f"/skill?ref={ref}").text
+    assert "run.sh" in text
+    assert "secret.txt</bdi></a>" not in text
+    assert visit.part(f"/skill/file?ref={ref}&path=secret.txt").status_code == 403
+    assert visit.part(f"/skill/file?ref={ref}&path=scripts/sly.txt").status_code == 403
+    assert "hello" in visit.part(f"/skill/file?ref={ref}&path=scripts/run.sh").text
 
 
 # --- a request ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def two(visit, skill):
+def test_a_request_that_gets_the_skill(visit, skill):
     skill("code-review", "Reviews pull requests and diffs. Use when somebody asks for a review.")
     skill("deploy", "Deploys a service to production. Use when somebody wants to ship it.")
     visit.satchel.refresh()
-    return visit
-
-
-def test_a_request_that_gets_the_skill(two):
-    text = two.part(f"/skill/why?ref={REF}", params=None).text
-    assert "There is no request" in text
-    text = two.get(
-        "/skill/why", params={"ref": REF, "goal": "review my pull request"},
-        headers={"HX-Request": "true"},
-    ).text  # fmt: skip
-    assert "Yes, it would be chosen" in text
+    text = visit.get("/skill", params={"ref": REF, "goal": "review my pull request"}).text
+    assert '<span class="badge good">Selected</span>' in text
     assert "1st of" in text
-    assert '<rect class="fill" width="' in text
-    assert "<html" not in text
+    assert visit.get("/skill", params={"ref": REF, "goal": "x" * 4_001}).status_code == 422
 
 
 # --- trust --------------------------------------------------------------------------------
@@ -108,41 +185,41 @@ def _rows(visit) -> dict[str, str]:
     }
 
 
-def test_one_button_uses_the_skills_of_a_folder_and_a_quiet_one_takes_it_back(brought):
+def test_one_button_trusts_a_folder_and_another_revokes_it(brought):
     text = brought.get("/skills").text
-    assert "This folder brings 3 skills that are not trusted yet" in text
+    assert "3 skills need review" in text
     assert "1 with programs" in text
-    assert "scan: 1 blocked" in text
+    assert "Scan: 1 blocked" in text
     assert 'href="/skills?state=untrusted"' in text
     assert set(_rows(brought).values()) == {"untrusted"}
-    assert brought.client.post("/skills/trust").status_code == 403  # without a CSRF token
+    assert brought.client.post("/skills/trust").status_code == 403  # from nowhere
 
     done = brought.post("/skills/trust")
     assert done.status_code == 303
     text = brought.get(done.headers["location"]).text
-    assert "used, now and later" in text
-    assert "not trusted yet" not in text
+    assert "This folder is trusted" in text
+    assert "need review" not in text
     assert _rows(brought) == {"count": "full", "deploy": "full", "evil": "blocked"}
     assert 'id="trust"' not in brought.get("/skill?ref=skills/deploy").text
 
-    assert "Trust no more" in text
+    assert "Revoke trust" in text
     assert brought.post("/skills/untrust").status_code == 303
     assert set(_rows(brought).values()) == {"untrusted"}
     assert brought.post("/skills/untrust").status_code == 404
 
 
-def test_an_untrusted_skill_shows_its_findings_and_leads_to_the_folder(brought):
+def test_an_untrusted_skill_shows_its_findings_and_the_folder_is_trusted_there(brought):
     text = brought.get("/skill?ref=skills/evil").text
-    assert "Not trusted yet" in text
+    assert "Its folder is not trusted" in text
     assert "overrides-instructions" in text
-    assert "Decide about the folder" in text
+    assert "Trust this folder" in text
     assert "Accept the risk" not in text
 
 
 def test_the_risk_of_a_blocked_skill_is_accepted_with_a_reason(visit, project):
     file = make_skill(project / "skills", "evil", "Helps. Use always.", body=BAD)
     text = visit.get("/skill?ref=skills/evil").text  # the first request scans it
-    for words in ("Blocked by the scan", "overrides-instructions", "because the scan blocks it"):
+    for words in ("The security scan blocks it", "overrides-instructions", ">Blocked</span>"):
         assert words in text
     assert _rows(visit) == {"evil": "blocked"}
     assert visit.satchel.get_skill("evil") is None
@@ -178,12 +255,36 @@ def installed(project, tmp_path):
     return project / ".agents" / "skills" / "kept" / "SKILL.md"
 
 
-def test_under_locked_what_is_not_pinned_says_why_and_has_no_button(project, installed, enter):
+def test_a_modified_skill_is_not_called_blocked(visit, installed):
+    installed.write_text(installed.read_text() + "More.\n")
+    text = visit.get("/skill?ref=.agents/skills/kept").text
+    assert "Modified since it was installed" in text
+    assert "blocked" not in text
+    row = visit.get("/skills").text
+    assert ">Modified</span>" in row
+    assert ">Blocked</span>" not in row
+
+
+def test_an_installed_skill_is_updated_from_its_source(visit, installed, tmp_path):
+    page = "/skill?ref=.agents/skills/kept"
+    assert 'action="/skill/update?' in visit.get(page).text
+    told = visit.post("/skill/update?ref=.agents/skills/kept").headers["location"]
+    assert "Already up to date" in visit.get(told).text
+    source = tmp_path / "away" / "kept" / "SKILL.md"
+    source.write_text(source.read_text() + "Newer.\n")
+    planned = visit.post("/skill/update?ref=.agents/skills/kept").headers["location"]
+    assert planned.startswith("/plans/")
+    assert "Newer." not in installed.read_text()
+    assert visit.post(f"{planned}/yes").status_code == 303
+    assert "Newer." in installed.read_text()
+
+
+def test_under_locked_what_is_not_locked_says_why_and_has_no_button(project, installed, enter):
     make_skill(project / "skills", "deploy", "Deploys. Use when asked.")
     visit = enter(trust="locked")
     text = visit.get("/skills").text
-    assert ">not pinned</span>" in text
-    assert "Use them" not in text
+    assert ">Not locked</span>" in text
+    assert "Trust this folder" not in text
     assert {row.name: row.state for row in list_skills(visit.satchel).rows}["kept"] == "full"
     text = visit.get("/skill?ref=skills/deploy").text
     assert "is not in a lockfile" in text

@@ -1,24 +1,27 @@
-"""The list of skills: rows, states, filters, search, details, files."""
+"""The list of skills: rows, states, filters, sorting, search, bulk actions."""
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from html import unescape
-from urllib.parse import quote, unquote
 
 import pytest
 
+from satchel.presentation.skill_index import LibraryLoader, SkillFilter
 from satchel.presentation.skills import list_skills
 from satchel.satchel import Satchel
-from satchel.testing import make_skill
+from satchel.testing import make_skill, make_tool_skill
 
 
 def rows(text: str) -> dict[str, str]:
     """The rows of a list: the text of each, by its name and state."""
     found: dict[str, str] = {}
     for match in re.finditer(r'<tr id="row-\w+" class="skill is-(\w+)".*?</tr>', text, re.DOTALL):
-        words = " ".join(unescape(re.sub(r"<[^>]*>", " ", match[0])).split())
-        found[f"{words.removeprefix('› ').split(' ')[0]}/{match[1]}"] = words
+        plain = re.sub(r"</?mark>", "", match[0])
+        words = " ".join(unescape(re.sub(r"<[^>]*>", " ", plain)).split())
+        found[f"{words.split(' ')[0]}/{match[1]}"] = words
     return found
 
 
@@ -29,32 +32,45 @@ def put(folder, files: dict[str, str]) -> None:
         (folder / path).write_text(text)
 
 
-def named(folder, name: str, description: str) -> None:
-    """A skill whose name differs from its folder."""
-    put(folder, {"SKILL.md": f"---\nname: {name}\ndescription: {description}\n---\nDo.\n"})
-
-
-def trusting(visit, **settings) -> Satchel:
-    return Satchel.for_project(visit.satchel.settings.project, **settings)
+def options(text: str, name: str) -> list[str]:
+    """The labels of a filter."""
+    select = text[text.index(f'<select id="by-{name}"') :].partition("</select>")[0]
+    return re.findall(r"<option[^>]*>([^<]*)</option>", select)
 
 
 @pytest.mark.req("B5", "B10")
-def test_each_row_says_name_description_source_and_state(visit, skill):
+def test_each_row_says_name_description_source_and_state_and_opens_the_skill(visit, skill):
     skill("pdf-forms", "Fills in PDF forms. Use when a form is to be filled in.")
     answer = visit.get("/skills")
     assert answer.status_code == 200
     row = rows(answer.text)["pdf-forms/full"]
     assert "Fills in PDF forms. Use when a form is to be filled in." in row
-    assert "yours" in row
-    assert "listed" in row
-    assert 'title="Fills in PDF forms. Use when a form is to be filled in."' in answer.text
+    assert "User" in row
+    assert 'data-href="/skill?ref=.agents%2Fskills%2Fpdf-forms"' in answer.text
+    assert answer.text.count("Fills in PDF forms.") == 1
     assert 'href="/skills/add"' in answer.text
-    assert 'href="/skills/import"' in answer.text
+
+
+def test_the_project_is_named_in_header_and_title(visit, project):
+    text = visit.get("/skills").text
+    assert f"<title>Skills · {project.name} · Satchel</title>" in text
+    assert f"<bdi>{project.name}</bdi></a>" in text
+    visit.client.cookies.clear()
+    assert project.name not in visit.get("/enter").text
+
+
+def test_badges_count_goals_that_wait_and_skills_that_do_not_work(visit, project):
+    put(project / ".agents" / "skills" / "half", {"SKILL.md": "Only some words.\n"})
+    assert "badge-health" in visit.get("/skills").text
+    badges = visit.part("/badges").text
+    assert re.search(r'id="badge-health"[^>]*class="count bad"[^>]*>1<', badges)
+    assert re.search(r'id="badge-goals" hx-swap-oob="true"><', badges)
 
 
 @pytest.mark.req("B5")
 def test_the_id_is_shown_where_it_is_not_the_name(visit, project):
-    named(project / ".agents" / "skills" / "folder-name", "other-name", "Does things.")
+    text = "---\nname: other-name\ndescription: Does things.\n---\nDo.\n"
+    put(project / ".agents" / "skills" / "folder-name", {"SKILL.md": text})
     text = visit.get("/skills").text
     assert 'class="id mono"><bdi>folder-name</bdi>' in text
     assert "<bdi>other-name</bdi></a>" in text
@@ -66,83 +82,23 @@ def test_system_and_user_of_one_id_are_both_there_and_the_loser_says_by_whom(vis
     make_skill(project / ".agents" / "sys.skills", "deploy", description="The product's way.")
     for address in ("/skills", "/skills?q=deploy"):
         found = rows(visit.get(address).text)
-        assert "system" in found["deploy/full"]
+        assert "System" in found["deploy/full"]
         assert "The product's way." in found["deploy/full"]
-        assert "yours" in found["deploy/shadowed"]
-        assert "hidden by the one in .agents/sys.skills" in found["deploy/shadowed"]
+        assert "User" in found["deploy/shadowed"]
+        assert "Shadowed .agents/sys.skills" in found["deploy/shadowed"]
     both = list(rows(visit.get("/skills").text))
     assert both.index("deploy/shadowed") == both.index("deploy/full") + 1
-
-
-@pytest.mark.req("B10")
-def test_system_rows_have_neither_edit_nor_delete(visit, project, skill):
-    skill("mine", "Mine. Use when asked.")
-    make_skill(project / ".agents" / "sys.skills", "theirs", description="Theirs.")
-    own = visit.part("/skills/row?ref=.agents/skills/mine").text
-    assert "/skill/edit?ref=" in own
-    assert "/skills/remove?ref=" in own
-    for ref in (".agents/sys.skills/theirs", "built-in/write-a-skill"):
-        text = visit.part(f"/skills/row?ref={ref}").text
-        assert "/skill/edit" not in text
-        assert "/skills/remove" not in text
-        assert "read-only here" in text
-        assert "SKILL.md" in text
-
-
-@pytest.mark.req("B2")
-def test_a_folder_without_frontmatter_is_shown_as_broken_with_its_fix_and_can_be_read(
-    visit, project
-):
-    folder = project / ".agents" / "skills" / "half"
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text("Only some words.\n")
-    text = visit.get("/skills?state=broken").text
-    assert "does not begin with a `---` line" in rows(text)["half/broken"]
-    path = quote(str(folder / "SKILL.md"))
-    opened = visit.part(f"/skills/row?ref={path}").text
-    assert "Put `---`, `name:`" in unescape(opened)
-    assert "Only some words." in visit.part(f"/skills/file?ref={path}").text
-    assert "half" not in visit.satchel.catalogue().text
-
-
-@pytest.mark.req("B6")
-def test_a_broken_skill_is_shown_line_by_line_and_can_be_mended_or_removed(visit, project):
-    folder = project / ".agents" / "skills" / "half"
-    put(folder, {"SKILL.md": "Of <b>.\n---\nname: half\n---\nDo it.\n"})
-    path = quote(str(folder / "SKILL.md"), safe="")
-    links = re.findall(r'href="/skills/row[?]ref=([^"]*)"', visit.get("/skills").text)
-    assert [unquote(one) for one in links] == [str(folder / "SKILL.md")]
-    opened = visit.part(f"/skills/row?ref={path}").text
-    bad = re.findall(r'<tr class="bad">.*?</tr>', opened, re.DOTALL)
-    assert len(bad) == 1
-    assert "The problem is here" in bad[0]
-    assert "Do it." in opened
-    assert "/skills/remove" in opened
-    assert "/skill/edit" in opened
-    assert visit.get(f"/skill?ref={path}").headers["location"].startswith("/skills/row?")
-
-    editor = visit.get(f"/skill/edit?ref={path}").text
-    digest = re.search(r'name="digest" value="(\w+)"', editor)
-    assert digest is not None
-    text = "---\nname: half\ndescription: Halves numbers. Use when asked.\n---\nDo it.\n"
-    seen = visit.post(f"/skill/edit/check?ref={path}", data={"text": text}).text
-    assert "Halves numbers" in seen
-    saved = visit.post(f"/skill/edit?ref={path}", data={"digest": digest[1], "text": text})
-    assert saved.status_code == 303
-    assert visit.get(saved.headers["location"]).status_code == 200
-    assert (folder / "SKILL.md").read_text() == text
-    assert "half/full" in rows(visit.get("/skills").text)
 
 
 @pytest.mark.req("B5")
 def test_a_search_finds_what_waits_for_trust_by_its_description(visit, project):
     make_skill(project / "skills", "theirs", description="Turns Kumquats into marmalade.")
     make_skill(project / "skills", "others", description="Turns apples into juice.")
-    satchel = trusting(visit, trust="ask")
+    satchel = Satchel.for_project(visit.satchel.settings.project, trust="ask")
     found = list_skills(satchel, words="marmalade KUMQUATS").rows
     assert [(row.name, row.state) for row in found] == [("theirs", "untrusted")]
     assert not list_skills(satchel, words="kumquats juice").rows
-    assert not list_skills(satchel, words="kumquats", state="full").rows
+    assert not list_skills(satchel, words="kumquats", wanted=SkillFilter(state="active")).rows
     satchel.close()
 
 
@@ -150,70 +106,124 @@ def test_a_search_finds_what_waits_for_trust_by_its_description(visit, project):
 def test_an_empty_project_shows_a_first_step_and_makes_no_folder(visit, project):
     text = visit.get("/skills").text
     assert "Your first skill" in text
-    assert "Import one you have" in text
     assert not (project / ".agents").exists()
     make_skill(project / ".agents" / "skills", "one", description="One. Use when asked.")
     assert "Your first skill" not in visit.get("/skills").text
 
 
-def test_filters_count_what_they_leave(visit, project, skill):
+def test_while_the_library_is_read_a_progress_state_is_shown(visit, monkeypatch):
+    monkeypatch.setattr(LibraryLoader, "is_loaded", lambda _: False)
+    answer = visit.get("/skills")
+    assert "Reading skills…" in answer.text
+    assert 'http-equiv="refresh"' in answer.text
+    assert visit.part("/skills").status_code == 204
+
+
+def test_while_the_index_is_built_names_are_searched_and_the_page_says_so(
+    visit, skill, monkeypatch
+):
+    skill("night-watch", "Looks at logs. Use when asked.")
+    monkeypatch.setattr(LibraryLoader, "is_indexed", lambda _: False)
+    text = visit.part("/skills?q=nigh").text
+    assert "Building the search index" in text
+    assert "night-watch/full" in rows(text)
+
+
+# --- filters and sorting --------------------------------------------------------------------
+
+
+def test_filters_count_what_they_leave_also_in_a_search(visit, project, skill):
     skill("mine", "Mine. Use when asked.")
-    make_skill(project / ".agents" / "sys.skills", "theirs", description="Theirs.")
-    listing = list_skills(visit.satchel)
-    assert {chip.key: chip.number for chip in listing.sources} == {
-        "user": 1, "system": 1, "builtin": 3,
-    }  # fmt: skip
-    only = rows(visit.get("/skills?source=system").text)
-    assert list(only) == ["theirs/full"]
-    assert visit.get("/skills?source=nowhere").status_code == 422
-    assert visit.get("/skills?state=odd").status_code == 422
+    make_skill(project / ".agents" / "sys.skills", "theirs", description="Theirs. Use when asked.")
+    make_tool_skill(project / ".agents" / "skills", "words", "pass", tool="words_count")
+    text = visit.get("/skills").text
+    assert options(text, "source") == ["All sources", "User (2)", "System (1)", "Built-in (3)"]
+    assert "With tools (1)" in " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+    assert list(rows(visit.get("/skills?source=system").text)) == ["theirs/full"]
+    assert list(rows(visit.get("/skills?tools=true").text)) == ["words/tools"]
+    searched = visit.part("/skills?q=asked&source=user").text
+    assert "System (1)" in options(searched, "source")
+    assert "mine/full" in rows(searched)
+    assert "theirs/full" not in rows(searched)
+    for wrong in ("source=nowhere", "state=odd", "sort=weight"):
+        assert visit.get(f"/skills?{wrong}").status_code == 422
+
+
+def test_columns_sort_and_turn_around(visit, project, skill):
+    skill("b-two", "Two. Use when asked.")
+    skill("a-one", "One. Use when asked.")
+    put(project / ".agents/skills/c-odd", {"SKILL.md": "---\ndescription: Odd: yes\n---\nDo.\n"})
+    visit.satchel.trace.record("loaded", ("b-two",))
+
+    def names(sort: str) -> list[str]:
+        only = SkillFilter(source="user")
+        return [row.name for row in list_skills(visit.satchel, sort=sort, wanted=only).rows]
+
+    assert names("name") == ["a-one", "b-two", "c-odd"]
+    assert names("-name") == ["c-odd", "b-two", "a-one"]
+    assert names("used")[0] == "b-two"
+    assert names("problems")[0] == "c-odd"
+    text = visit.get("/skills?sort=name").text
+    assert '<th scope="col" class="col-name" aria-sort="ascending">' in text
+    assert "/skills?sort=-name" in text
+    found = rows(visit.get("/skills?sort=used").text)["b-two/full"]
+    assert re.search(r"\d{4}-\d\d-\d\d", found)
+
+
+# --- search -----------------------------------------------------------------------------------
 
 
 def test_a_search_finds_by_meaning_by_half_a_name_and_what_is_hidden(visit, project, skill):
     skill("pdf-forms", "Fills in forms that are documents. Use when a form is to be filled in.")
     skill("night-watch", "Looks at logs. Use when asked.")
-    folder = project / ".agents" / "skills" / "formless"
-    folder.mkdir()
-    (folder / "SKILL.md").write_text("nothing\n")
+    put(project / ".agents" / "skills" / "formless", {"SKILL.md": "nothing\n"})
     assert "pdf-forms/full" in rows(visit.part("/skills?q=fill in a document").text)
-    half = rows(visit.part("/skills?q=nigh").text)
-    assert list(half) == ["night-watch/full"]
+    assert list(rows(visit.part("/skills?q=nigh").text)) == ["night-watch/full"]
     assert "formless/broken" in rows(visit.part("/skills?q=formle").text)
     assert rows(visit.part("/skills?q=").text) == rows(visit.part("/skills").text)
     nothing = visit.part("/skills?q=zzzzqqq").text
-    assert "Nothing fits “zzzzqqq”" in nothing
+    assert "No skill matches “zzzzqqq”" in " ".join(nothing.split())
     assert not rows(nothing)
 
 
-def test_what_opens_below_a_row_has_files_facts_and_problems(visit, project, skill):
-    skill("pdf-forms", "Fills in forms. Use when asked.", "Do it.",
-          allowed_tools="Bash(git log) Read", tags=["pdf", "forms"])  # fmt: skip
-    folder = project / ".agents" / "skills" / "pdf-forms"
-    put(folder, {"scripts/fill.py": "print(1)\n", "references/deep/guide.md": "# Guide\n"})
-    (folder / "scripts" / "fill.py").chmod(0o755)
-    text = visit.part("/skills/row?ref=.agents/skills/pdf-forms").text
-    for words in ("fill.py", "can be run", "references/", "guide.md", "Bash(git log)", "pdf",
-                  ".agents/skills/pdf-forms", "May use unasked"):  # fmt: skip
-        assert words in text
-    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", text)
-    file = "/skills/file?ref=.agents%2Fskills%2Fpdf-forms&amp;path=scripts%2Ffill.py"
-    assert f'hx-get="{file}"' in text
+def test_what_matched_is_marked_and_the_reason_is_there_on_demand(visit, skill):
+    skill("spreadsheet", "Analysis of Excel files. Use when a table is involved.")
+    text = visit.part("/skills?q=analyse excel file").text
+    assert "<mark>Analysis</mark> of <mark>Excel</mark> <mark>files</mark>" in text
+    found = re.search(r'hx-get="(/skills/reason[^"]*)"', text)
+    assert found is not None
+    reason = visit.part(unescape(found[1])).text
+    assert "excel" in reason.lower()
+    visit.post("/language", data={"name": "zh"})
+    assert "为什么？" in visit.part("/skills?q=excel").text
 
 
-# --- files ----------------------------------------------------------------------------------
+# --- bulk ---------------------------------------------------------------------------------------
 
 
-def test_a_skill_at_the_top_of_a_project_does_not_show_the_project(visit, project):
-    (project / "SKILL.md").write_text("---\nname: top\ndescription: On top.\n---\nDo.\n")
-    (project / "secret.txt").write_text("a secret")
-    (project / "scripts").mkdir()
-    (project / "scripts" / "run.sh").write_text("echo hello\n")
-    (project / "scripts" / "sly.txt").symlink_to("../secret.txt")
-    found = [row.ref for row in list_skills(visit.satchel).rows if row.name == "top"]
-    ref = quote(found[0])
-    text = visit.part(f"/skills/row?ref={ref}").text
-    assert "run.sh" in text
-    assert "secret.txt</bdi>" not in text
-    assert visit.part(f"/skills/file?ref={ref}&path=secret.txt").status_code == 403
-    assert visit.part(f"/skills/file?ref={ref}&path=scripts/sly.txt").status_code == 403
-    assert "hello" in visit.part(f"/skills/file?ref={ref}&path=scripts/run.sh").text
+def test_chosen_skills_are_removed_by_one_plan(visit, project, skill):
+    for name in ("one", "two", "three"):
+        skill(name, f"{name}. Use when asked.")
+    refs = [".agents/skills/one", ".agents/skills/two"]
+    planned = visit.post("/skills/chosen", data={"do": "remove", "ref": refs})
+    assert planned.headers["location"].startswith("/plans/")
+    assert (project / ".agents/skills/one").exists()
+    assert visit.post(f"{planned.headers['location']}/yes").status_code == 303
+    left = sorted(path.name for path in (project / ".agents/skills").iterdir())
+    assert [name for name in left if not name.startswith(".")] == ["three"]
+    assert visit.post("/skills/chosen", data={"do": "remove"}).status_code == 422
+    system = {"do": "remove", "ref": "built-in/write-a-skill"}
+    assert visit.post("/skills/chosen", data=system).status_code == 403
+
+
+def test_chosen_skills_are_exported_as_one_archive(visit, project, skill):
+    skill("one", "One. Use when asked.")
+    skill("two", "Two. Use when asked.")
+    put(project / ".agents/skills/two", {"notes/a.md": "A\n"})
+    refs = [".agents/skills/one", ".agents/skills/two"]
+    answer = visit.post("/skills/chosen", data={"do": "export", "ref": refs})
+    assert answer.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.namelist() == ["one/SKILL.md", "two/SKILL.md", "two/notes/a.md"]
+    one = visit.post("/skills/chosen", data={"do": "export", "ref": refs[1]})
+    assert 'filename="two.zip"' in one.headers["content-disposition"]

@@ -53,7 +53,7 @@ def test_work_of_health_ends_with_the_server(satchel, skill, monkeypatch):
     skill("beta")
     scanned: list[str] = []
     begun, go = threading.Event(), threading.Event()
-    real = satchel.library.seals.scan
+    real = satchel.library.integrity.scan
 
     def slow(one, *given, **more):
         scanned.append(one.name)
@@ -61,18 +61,18 @@ def test_work_of_health_ends_with_the_server(satchel, skill, monkeypatch):
         go.wait(5)
         return real(one, *given, **more)
 
-    monkeypatch.setattr(satchel.library.seals, "scan", slow)
+    monkeypatch.setattr(satchel.library.integrity, "scan", slow)
     state = AppState(satchel, UiAccess())
     health = state.health()
     assert state.health() is health
-    health.start("scan")
+    health.start()
     assert begun.wait(5)
     asyncio.run(state.close())
     go.set()
     end = time.monotonic() + 5
-    while health.section("scan").job.running:
+    while health.look().job.running:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert len(scanned) == 1
-    assert not health.section("scan").job.ran
-    assert not health.section("scan").job.trouble
+    assert not health.look().job.ran
+    assert not health.look().job.trouble

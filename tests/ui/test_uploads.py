@@ -17,7 +17,7 @@ from ui_dom import EVIL, check
 
 SKILL = b"---\nname: greet\ndescription: Says hello. Use for greetings.\n---\nSay hello.\n"
 ONE = ("greet/SKILL.md", SKILL)
-DOABLE = "It can be undone afterwards."
+DOABLE = ">Install "
 """Part of the page of a plan that can be applied."""
 
 
@@ -77,13 +77,13 @@ def test_a_zip_is_shown_first_and_installed_after_a_yes(visit, project, spooled)
     answer = send(visit, packed(ONE, ("greet/run.sh", b"echo hello\n")))
     plan = answer.headers["location"]
     page = visit.get(plan).text
-    assert "Install <code>greet</code>?" in page
+    assert ">Install 1 skill</button>" in page
     assert "no findings" in page
     assert not (project / ".agents/skills/greet").exists()
     (kept,) = spooled.iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
     done = visit.post(f"{plan}/yes")
-    assert "Imported: <code>greet</code>" in visit.get(done.headers["location"]).text
+    assert "Installed: <code>greet</code>" in visit.get(done.headers["location"]).text
     assert (project / ".agents/skills/greet/run.sh").is_file()
     assert not list(spooled.iterdir())
     entry = visit.satchel.store().lock()["greet"]
@@ -95,7 +95,7 @@ def test_a_zip_is_shown_first_and_installed_after_a_yes(visit, project, spooled)
 @pytest.mark.req("B8")
 def test_a_skill_at_the_top_is_called_after_the_file_and_a_tar_works_as_well(visit):
     plan = send(visit, packed(("SKILL.md", SKILL)), "Fill PDF.zip").headers["location"]
-    assert "<code>fill-pdf</code>" in visit.get(plan).text
+    assert ">fill-pdf</h2>" in visit.get(plan).text
     answer = send(visit, tarred(mode="w:gz"), "skills.tar.gz")
     assert answer.headers["location"].startswith("/plans/")
 
@@ -112,7 +112,7 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
     plan = send_folder(visit, files, scope="project").headers["location"]
     page = visit.get(plan).text
     assert "scripts/run.sh" in page
-    assert "Left out" in page
+    assert "Ignored: " in page
     visit.post(f"{plan}/yes")
     here = project / ".agents/skills/greet"
     assert sorted(os.listdir(here)) == ["SKILL.md", "large.txt", "scripts"]
@@ -238,7 +238,7 @@ def test_an_upload_beyond_the_limit_is_stopped_while_it_arrives(visit, monkeypat
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
     answer = visit.post("/skills/import/zip", content=pieces(), headers=headers)
     assert answer.status_code == 413, "by what was counted"
-    assert "This is too large" in answer.text
+    assert "The upload is too large" in answer.text
     assert not list(spooled.iterdir())
 
 
@@ -248,7 +248,7 @@ def test_a_hostile_skill_is_shown_as_text_before_it_is_taken(visit):
     answer = send(visit, packed(("greet/SKILL.md", text), ("greet/(x).txt", EVIL.encode())))
     place = answer.headers["location"]
     page = check(visit.get(place).text)
-    assert DOABLE in page.text
+    assert "Install 1 skill" in page.text
     for path in ("SKILL.md", "(x).txt", "../../etc/passwd", EVIL):
         for headers in ({}, {"HX-Request": "true"}):
             shown = visit.get(f"{place}/diff", params={"step": 0, "path": path}, headers=headers)
@@ -258,12 +258,11 @@ def test_a_hostile_skill_is_shown_as_text_before_it_is_taken(visit):
     assert visit.post(f"{place}/no").status_code in {200, 303}
 
 
-def test_several_skills_wait_for_a_choice_and_are_gone_when_it_is_cancelled(visit, spooled):
+def test_an_upload_is_removed_when_its_import_is_cancelled(visit, spooled):
     answer = send(visit, packed(ONE, ("two/SKILL.md", SKILL.replace(b"greet", b"two"))))
     place = answer.headers["location"]
-    assert place.startswith("/skills/import/")
     assert list(spooled.iterdir())
-    assert visit.post(f"{place}/cancel").status_code == 303
+    assert visit.post(f"{place}/no").status_code == 303
     assert not list(spooled.iterdir())
 
 

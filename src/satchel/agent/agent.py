@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from satchel.agent.events import Limits, TextDelta, Turn, TurnDone, TurnResult
+from satchel.agent.events import Limits, TextDelta, Turn, TurnDone, TurnResult, limit_notice
 from satchel.agent.history_trimmer import (
     CHOSEN,
     drop_old_turns,
@@ -282,11 +282,11 @@ class Agent:
             session.restore(mark)
             raise InvalidInput(
                 say("The parts of the agent do not fit: {reason}", reason=one_line(str(exc), 600)),
-                say("Change the tools or settings that were given to it"),
+                say("Check the tools and settings of the agent"),
             ) from exc
         except AgentRunError as exc:
             session.restore(mark)
-            raise translate(exc, self._parts.model, self.limits.http_retries) from exc
+            raise translate(exc, self._parts.model) from exc
         except BaseException:
             # A failed turn leaves no trace in the conversation, nor do the skills that it loaded.
             session.restore(mark)
@@ -316,8 +316,7 @@ class Agent:
             except TimeoutError:
                 if not timer.expired():
                     raise
-                seconds = f"{self.limits.seconds:g}"
-                why = say("The turn took longer than {seconds} seconds", seconds=seconds)
+                why = limit_notice("seconds", f"{self.limits.seconds:g}")
                 return self._stopped(sofar or history, turn, why)
         self.history = result.all_messages()
         self._forks = []

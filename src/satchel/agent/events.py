@@ -198,17 +198,15 @@ class Turn:
         """The exceeded limit on requests, tokens or cost; empty when none is."""
         most, usage = self.limits, self.usage
         if most.cost is not None and usage.cost is not None and usage.cost > most.cost:
-            return say("The turn cost more than {most} dollars", most=f"{most.cost:g}")
+            return limit_notice("cost", f"{most.cost:g}")
         if most.total_tokens is not None and usage.total_tokens > most.total_tokens:
-            return say("The turn took more than {most} tokens", most=f"{most.total_tokens:,}")
+            return limit_notice("total_tokens", f"{most.total_tokens:,}")
         if most.input_tokens is not None and usage.input_tokens > most.input_tokens:
-            return say("The turn sent more than {most} tokens", most=f"{most.input_tokens:,}")
+            return limit_notice("input_tokens", f"{most.input_tokens:,}")
         if most.output_tokens is not None and usage.output_tokens > most.output_tokens:
-            return say("The model wrote more than {most} tokens", most=f"{most.output_tokens:,}")
+            return limit_notice("output_tokens", f"{most.output_tokens:,}")
         if most.requests is not None and usage.requests >= most.requests:
-            if most.requests == 1:
-                return say("The turn made its only request")
-            return say("The turn made all {most} requests it may", most=f"{most.requests:,}")
+            return limit_notice("requests", f"{most.requests:,}")
         return ""
 
     def report(self, stopped: str = "") -> TurnReport:
@@ -216,7 +214,7 @@ class Turn:
         usage = self.usage
         notes = (self.waiting,) if self.waiting else ()
         if self.limits.cost is not None and usage.cost is None and usage.requests:
-            unknown = say("The price of the model is not known: the limit on the cost did not hold")
+            unknown = say("The limit `cost` was not applied: the price of the model is not known")
             notes = (*notes, unknown)
         return TurnReport(
             usage.requests,
@@ -231,3 +229,8 @@ class Turn:
             stopped,
             notes,
         )
+
+
+def limit_notice(name: str, most: object) -> str:
+    """Say which limit ended a turn."""
+    return say("Limit reached: {limit}", limit=f"`{name}` = {most}")

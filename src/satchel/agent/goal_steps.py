@@ -32,7 +32,7 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.output import StructuredDict, ToolOutput
 
-from satchel.agent.events import Limits, Turn
+from satchel.agent.events import Limits, Turn, limit_notice
 from satchel.agent.models import is_temporary, rate_limited, translate
 from satchel.agent.subagents import SubAgents, resolve_model
 from satchel.agent.tool_steps import ToolSteps, no_model, step_failed
@@ -189,7 +189,7 @@ class AgentSteps(ToolSteps):
             fork = await asyncio.to_thread(self._parts.forked, session, found)
             if fork is None:
                 raise StepFailed(
-                    say("The skill `{name}` changed this very moment", name=step.skill),
+                    say("The skill `{name}` changed meanwhile", name=step.skill),
                     code="EXECUTION_ERROR",
                 )
             one = self._parts.sub_agents.get(fork.agent)
@@ -231,7 +231,7 @@ class AgentSteps(ToolSteps):
             if not timer.expired():
                 raise
             raise StepFailed(
-                say("The step took longer than {seconds} seconds", seconds=self.limits.seconds),
+                limit_notice("seconds", self.limits.seconds),
                 say("Give it less to do, or a higher limit"),
                 code="TIMEOUT",
                 usage=_usage(turn),
@@ -247,7 +247,7 @@ class AgentSteps(ToolSteps):
         except UserError as exc:
             raise StepFailed(
                 say("The parts of the agent do not fit: {reason}", reason=one_line(str(exc), 600)),
-                say("Change the step's `output`, or the agent's settings"),
+                say("Check the tools and settings of the agent"),
                 code="INVALID_PARAM",
                 retryable=False,
                 usage=_usage(turn),
@@ -313,7 +313,7 @@ class AgentSteps(ToolSteps):
             return StepFailed(
                 one_line(str(last), _MAX_REASON_CHARS), code="MODEL_FAILED", usage=_usage(turn)
             )
-        failure = translate(last, model, self.limits.http_retries)
+        failure = translate(last, model)
         odd = isinstance(last, UnexpectedModelBehavior) and not isinstance(last, ContentFilterError)
         after = last.retry_after if isinstance(last, ModelAPIError) else None
         busy = isinstance(last, ModelRateLimitError)

@@ -34,7 +34,7 @@ from satchel.i18n import say
 from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator
 
     from pydantic_ai import RunContext
     from pydantic_ai.exceptions import AgentRunError
@@ -193,7 +193,7 @@ def _without_sdk_retries(settings: ModelSettings | None) -> ModelSettings:
 
 # --- errors of providers ------------------------------------------------------------------
 
-KEYS: Mapping[str, str] = {
+KEYS = {
     "anthropic": "ANTHROPIC_API_KEY",
     "cerebras": "CEREBRAS_API_KEY",
     "cohere": "CO_API_KEY",
@@ -209,57 +209,45 @@ KEYS: Mapping[str, str] = {
 _MAX_REASON_CHARS = 400
 _REFUSED = frozenset((401, 403))
 _NOT_FOUND_STATUS = 404
-_TOO_MANY_REQUESTS_STATUS = 429
 
 
-def translate(exc: AgentRunError, model: Model, retries: int) -> ModelFailed:
+def translate(exc: AgentRunError, model: Model) -> ModelFailed:
     """Convert an error of a provider to `ModelFailed`."""
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
     if isinstance(exc, ModelHTTPError):
-        return _status_error(exc, model, retries)
+        return _status_error(exc, model)
     if isinstance(exc, ModelAPIError):
         return ModelFailed(
             say("The provider cannot be reached at `{url}`: {reason}",
                 url=_url(model), reason=_reason(exc)),
-            say("Check the network and the address, then try again"),
+            say("Check the address and the model's name"),
         )  # fmt: skip
     return ModelFailed(
-        say("The model gave no answer: {reason}", reason=one_line(str(exc), _MAX_REASON_CHARS)),
+        say(
+            "The model gave no usable answer: {reason}",
+            reason=one_line(str(exc), _MAX_REASON_CHARS),
+        ),
         say("Try again, or choose another model"),
     )
 
 
-def _status_error(exc: Any, model: Model, retries: int) -> ModelFailed:
+def _status_error(exc: Any, model: Model) -> ModelFailed:
     status: int = exc.status_code
     reason = one_line(_provider_message(exc.body) or str(exc), _MAX_REASON_CHARS)
+    message = say(
+        "The provider refused the request ({status}): {reason}", status=status, reason=reason
+    )
     if status in _REFUSED:
-        variable = KEYS.get(model.system, "")
-        return ModelFailed(
-            say("The provider refused the key ({status}): {reason}", status=status, reason=reason),
-            say("Check the key in `{variable}`, and what it may do", variable=variable)
-            if variable
-            else say("Check the key of the provider, and what it may do"),
-        )
+        variable = KEYS.get(model.system, model.system)
+        return ModelFailed(message, say("Check the API key `{variable}`", variable=variable))
     if status == _NOT_FOUND_STATUS:
         return ModelFailed(
             say("There is no model `{name}` at this provider: {reason}",
                 name=one_line(exc.model_name, 100), reason=reason),
-            say("Check the name of the model; `{url}` was asked", url=_url(model)),
+            say("Check the address and the model's name"),
         )  # fmt: skip
-    if status == _TOO_MANY_REQUESTS_STATUS or status >= _SERVER_ERROR_STATUS:
-        return ModelFailed(
-            say("The provider is busy ({status}), tried once: {reason}",
-                status=status, reason=reason)
-            if retries < 1
-            else say("The provider is busy ({status}), tried {count} times: {reason}",
-                     status=status, count=retries + 1, reason=reason),
-            say("Try again later, or choose another model"),
-        )  # fmt: skip
-    return ModelFailed(
-        say("The provider refused the request ({status}): {reason}", status=status, reason=reason),
-        say("Do what the provider says, then try again"),
-    )
+    return ModelFailed(message, say("Try again, or choose another model"))
 
 
 def _provider_message(body: object) -> str:

@@ -102,14 +102,14 @@ class AgentPlanner:
         except UserError as exc:
             raise InvalidInput(
                 say("The parts of the agent do not fit: {reason}", reason=one_line(str(exc), 600)),
-                say("Change the settings that were given to it"),
+                say("Check the tools and settings of the agent"),
             ) from exc
         except AgentRunError as exc:
-            raise translate(exc, self.model, self._retries) from exc
+            raise translate(exc, self.model) from exc
         except FallbackExceptionGroup as exc:
             last = exc.exceptions[-1]
             if isinstance(last, AgentRunError):
-                raise translate(last, self.model, self._retries) from exc
+                raise translate(last, self.model) from exc
             raise ModelFailed(one_line(str(last), 400)) from exc
         return Proposal(cast("Any", result.output), _usage_of(usage))
 

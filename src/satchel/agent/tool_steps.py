@@ -80,7 +80,7 @@ class ToolSteps:
             raise no_model()
         raise StepFailed(
             say("A step of type `{kind}` is not done by an agent", kind=kind),
-            say("Answer it with `satchel goal approve`"),
+            say("Run `{command}`", command="satchel goal answer"),
             code="INVALID_PARAM",
             retryable=False,
         )

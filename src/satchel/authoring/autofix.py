@@ -13,7 +13,6 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import read_plain, write_atomic
-from satchel.authoring.check_tool import ENDINGS, is_regular_file, likely_runtime
 from satchel.errors import Refused
 from satchel.i18n import say
 from satchel.skill.document import MANIFEST
@@ -74,8 +73,6 @@ def find_fixes(folder: str, reports: Iterable[CheckReport]) -> list[Fix]:
     for one in failed:
         if one.rule == "script-ends":
             found += _fix_line_ends(os.path.join(folder, one.values["file"]))
-        elif one.rule == "go-module":
-            found += _add_go_module(folder)
         elif one.rule == "entry-executable":
             path = os.path.join(folder, one.values["entry"])
             data = _read(path)
@@ -94,9 +91,7 @@ def apply(mends: Iterable[Fix]) -> None:
         try:
             mode = stat.S_IMODE(os.stat(mend.path).st_mode) if mend.before is not None else 0o644
             if mend.before is not None and read_plain(mend.path, _MAX_FILE_BYTES) != mend.before:
-                raise Refused(
-                    say("`{path}` changed meanwhile", path=mend.path), say("Run the command again")
-                )
+                raise Refused(say("`{path}` changed meanwhile", path=mend.path), say("Try again"))
             if mend.after != mend.before:
                 write_atomic(mend.path, mend.after)
             os.chmod(mend.path, mode | 0o111 if mend.executable else mode)
@@ -107,7 +102,7 @@ def apply(mends: Iterable[Fix]) -> None:
                     path=mend.path,
                     reason=exc.strerror or exc,
                 ),
-                say("Check the permissions of the folder"),
+                say("Check the permissions"),
             ) from exc
 
 
@@ -148,24 +143,10 @@ def _fixed(folder: str, path: str, text: str, verdict: CheckResult) -> str | Non
         if values["better"] in names:
             return None
         return _replace_value(text, verdict.line, "name", values["name"], values["better"])
-    if verdict.rule == "runtime-known":
-        better = likely_runtime(values["value"])
-        return (
-            _replace_value(text, verdict.line, "runtime", values["value"], better)
-            if better
-            else None
-        )
-    if verdict.rule == "entry-exists":
-        better = _only_entry(folder, text)
-        return (
-            _replace_value(text, verdict.line, "entry", values["entry"], better) if better else None
-        )
     if verdict.rule == "manifest-valid":
         return _fix_manifest(text, os.path.basename(folder))
     if verdict.rule == "skill-clean":
         return _fix_frontmatter(folder, path, text)
-    if verdict.rule == "last-newline":
-        return text + "\n"
     return None
 
 
@@ -181,23 +162,6 @@ def _replace_value(text: str, line: int, key: str, old: str, new: str) -> str | 
         lambda match: f"{match[1]}{match[2]}{new}{match[2]}{match[3]}", rows[found[0]]
     )
     return "\n".join(rows)
-
-
-def _only_entry(folder: str, text: str) -> str:
-    """Return the only file that `entry` can mean; empty when there are several."""
-    runtime = re.search(r"^runtime:\s*[\"']?(\w+)", text, re.MULTILINE)
-    endings = ENDINGS.get(runtime.group(1), ()) if runtime else ()
-    if not endings:
-        return ""
-    names = [
-        name
-        for name in sorted(os.listdir(folder))
-        if name.endswith(endings)
-        and not name.endswith((".d.ts", "_test.go", ".test.ts", ".test.js"))
-        and not name.startswith("test_")
-        and is_regular_file(folder, name)
-    ]
-    return names[0] if len(names) == 1 else ""
 
 
 def _fix_manifest(text: str, name: str) -> str | None:
@@ -259,18 +223,3 @@ def _fix_line_ends(path: str) -> Iterator[Fix]:
     data = _read(path)
     if data is not None:
         yield Fix(path, data, data.replace(b"\r\n", b"\n"), ("script-ends",))
-
-
-def _add_go_module(folder: str) -> Iterator[Fix]:
-    """Create a go.mod for a program that only uses the standard library."""
-    imports: set[str] = set()
-    for name in sorted(os.listdir(folder)):
-        data = _read(os.path.join(folder, name)) if name.endswith(".go") else None
-        text = (data or b"").decode("utf-8", "replace")
-        for block in re.findall(r"^import\s*\(([^)]*)\)", text, re.MULTILINE):
-            imports |= set(re.findall(r"\"([^\"]+)\"", block))
-        imports |= set(re.findall(r"^import\s+(?:\w+\s+)?\"([^\"]+)\"", text, re.MULTILINE))
-    if any("." in path.split("/")[0] for path in imports):
-        return
-    module = f"module {os.path.basename(folder)}\n\ngo 1.21\n"
-    yield Fix(os.path.join(folder, "go.mod"), None, module.encode(), ("go-module",))

@@ -12,20 +12,19 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from satchel.authoring import text_rules
 from satchel.authoring.checklist import CheckSheet
 from satchel.authoring.source_analysis import read_text
 from satchel.authoring.text_rules import (
+    ERROR_RULES,
     DraftParameter,
     DraftTool,
-    internals_in,
     judge_descriptions,
+    judge_error,
     judge_names,
     judge_parameters,
-    message_error,
 )
 from satchel.errors import NotFound
-from satchel.i18n import listed, say
+from satchel.i18n import say
 from satchel.tools.packaged import ALWAYS, GROUP, find_packaged
 
 if TYPE_CHECKING:
@@ -35,21 +34,15 @@ if TYPE_CHECKING:
     from satchel.tools.packaged import Packaged, PackagedSkill, PackagedTool
 
 _LANGUAGES = ("en", "zh")
-_LACKS = {
-    "no-step": "does not say what to do next",
-    "vague": "does not say what is wrong",
-    "empty-step": "has no next step worth taking",
-}
 _WINDOWS = re.compile(r"\b(?:tkinter|webbrowser\.open|os\.startfile|xdg-open)\b")
 _MAX_TESTS = 200
 
 
-def check_packaged(name: str, *, language: str = "") -> CheckReport:
+def check_packaged(name: str) -> CheckReport:
     """Check an installed packaged skill.
 
     Args:
         name: The domain: the name of the entry point.
-        language: `en` or `zh`, to require texts in that language.
 
     Raises:
         NotFound: no package offers one of that name, or it cannot be imported.
@@ -57,19 +50,15 @@ def check_packaged(name: str, *, language: str = "") -> CheckReport:
     every = find_packaged()
     found = next((one for one in every if one.name == name), None)
     if found is None or found.skill is None:
-        names = listed(f"`{one.name}`" for one in every) or say("none")
-        reason = found.reason if found is not None else ""
-        message = (
-            say("The packaged skill `{name}` cannot be used: {reason}", name=name, reason=reason)
-            if reason
-            else say("There is no packaged skill `{name}`", name=name)
-        )
-        raise NotFound(message, say("Those that are installed: {names}", names=names))
+        message = say("There is no skill `{name}`", name=name)
+        if found is not None and found.reason:
+            message += say(": ") + found.reason
+        raise NotFound(message, say("Run `{command}`", command="satchel tools"))
     skill = found.skill
     module = skill.tools[0].run.__module__ if skill.tools else ""
     file = getattr(sys.modules.get(module), "__file__", "") or ""
     sheet = CheckSheet("packaged", file)
-    _judge_texts(sheet, skill, language)
+    _judge_texts(sheet, skill)
     _judge_errors(sheet, skill)
     _judge_safety(sheet, skill)
     root = _checkout(file)
@@ -98,45 +87,23 @@ def _drafts(skill: PackagedSkill, language: str) -> list[DraftTool]:
     ]
 
 
-def _judge_texts(sheet: CheckSheet, skill: PackagedSkill, language: str) -> None:
+def _judge_texts(sheet: CheckSheet, skill: PackagedSkill) -> None:
     wrapped = frozenset((skill.wraps.lower(), *(name.lower() for name in skill.needs)))
     judge_names(sheet, _drafts(skill, "en"), skill.name, wrapped)
     for one in _LANGUAGES:
         drafts = _drafts(skill, one)
         judge_descriptions(sheet, drafts, wrapped)
         judge_parameters(sheet, [part for tool in drafts for part in tool.parameters])
-    if not language:
-        sheet.skip(say("no `--language` was given"), "texts-language")
-        return
-    texts = [(tool.name, tool.description) for tool in skill.tools] + [
-        (f"{tool.name}.{one.name}", one.description)
-        for tool in skill.tools
-        for one in tool.parameters
-    ]
-    sheet.judge(
-        "texts-language",
-        (
-            (0, {"name": name})
-            for name, text in texts
-            if text_rules.language_of(text.to(language)) != language
-        ),
-    )
 
 
 def _judge_errors(sheet: CheckSheet, skill: PackagedSkill) -> None:
-    for rule in ("error-wording", "error-inside", "error-language"):
+    for rule in ERROR_RULES:
         sheet.judge(rule)
     failures = {failure.id: failure for tool in skill.tools for failure in tool.failures}
     for failure in failures.values():
         for language in _LANGUAGES:
             text = re.sub(r"\{[^{}]*\}", "…", failure.message(language))
-            slip = message_error(text)
-            if slip:
-                sheet.judge("error-wording", [(0, {"text": text[:60], "lacks": say(_LACKS[slip])})])
-            if internals_in(text):
-                sheet.judge("error-inside", [(0, {"text": f"`{text[:60]}`"})])
-            if text_rules.has_words(text) and text_rules.language_of(text) != language:
-                sheet.judge("error-language", [(0, {"text": text[:60]})])
+            judge_error(sheet, text, language)
 
 
 # --- safety -------------------------------------------------------------------------------
@@ -147,31 +114,13 @@ def _paths(tool: PackagedTool) -> list[str]:
 
 
 def _judge_safety(sheet: CheckSheet, skill: PackagedSkill) -> None:
-    named = [tool for tool in skill.tools if _paths(tool)]
-    ids = {tool.name: {failure.id for failure in tool.failures} for tool in skill.tools}
-    sheet.judge(
-        "limits",
-        (
-            (0, {"what": say("a file that is too large, in `{name}`", name=tool.name)})
-            for tool in named
-            if not any("large" in one for one in ids[tool.name])
-        ),
-    )
-    sheet.judge(
-        "safe-paths",
-        (
-            (
-                0,
-                {
-                    "what": say(
-                        "`{name}` has no way to fail for a path that leads outside", name=tool.name
-                    )
-                },
-            )
-            for tool in named
-            if "outside" not in ids[tool.name]
-        ),
-    )
+    for rule, pattern in (("limits", ".*large.*"), ("safe-paths", "outside")):
+        wrong = [
+            tool.name
+            for tool in skill.tools
+            if _paths(tool) and not any(re.fullmatch(pattern, one.id) for one in tool.failures)
+        ]
+        sheet.judge(rule, ((0, {"name": name}) for name in wrong))
     for module in sorted({tool.run.__module__ for tool in skill.tools}):
         file = getattr(sys.modules.get(module), "__file__", "") or ""
         sheet.judge("safe-paths", _own_opens(file), file)
@@ -189,7 +138,7 @@ def _own_opens(file: str) -> Iterator[Slip]:
             and isinstance(node.func, ast.Name)
             and node.func.id == "open"
         ):
-            yield node.lineno, {"what": say("A file is opened past the workspace: `open`")}
+            yield node.lineno, {"name": "open"}
 
 
 # --- tests and page -----------------------------------------------------------------------
@@ -220,15 +169,8 @@ def _tests_of(root: str, name: str) -> dict[str, str]:
 
 def _judge_tests(sheet: CheckSheet, skill: PackagedSkill, root: str) -> None:
     tests = _tests_of(root, skill.name) if root else {}
-    why = say("run them: `pytest --cov`")
     if not tests:
-        sheet.skip(
-            say("there are no tests beside the package"),
-            "tests-errors",
-            "tests-real",
-            "tests-windows",
-            "tests-pass",
-        )
+        sheet.skip_rest(say("not checked"), "tests")
         return
     text = "\n".join(tests.values())
     ids = sorted({failure.id for tool in skill.tools for failure in tool.failures})
@@ -247,59 +189,47 @@ def _judge_tests(sheet: CheckSheet, skill: PackagedSkill, root: str) -> None:
     )
     opened = _WINDOWS.search(text)
     sheet.judge("tests-windows", [(0, {"what": opened.group()})] if opened else [], folder)
-    sheet.skip(why, "tests-pass")
+    sheet.skip(say("not run: use `pytest --cov`"), "tests-pass")
 
 
 def _judge_page(sheet: CheckSheet, skill: PackagedSkill, root: str) -> None:
     if not root:
-        sheet.skip(say("there is no checkout beside the package"), "page-exists")
+        sheet.skip(say("not checked"), "page-exists")
     else:
         path = os.path.join(root, "docs", "skills", f"{skill.name}.md")
         text = read_text(path, 1 << 20) or ""
         whole = bool(text) and all(f"`{tool.name}`" in text for tool in skill.tools)
-        shown = os.path.relpath(path, root)
-        sheet.judge("page-exists", [] if whole else [(0, {"path": shown})], path)
-    empty = [
-        name
-        for name, texts, least in (
-            ("when", skill.when, 3),
-            ("when_not", skill.when_not, 1),
-            ("cannot", skill.cannot, 1),
-        )
-        if len(texts) < least
-    ]
-    sheet.judge("page-when-not", ((0, {"what": f"`{name}`"}) for name in empty))
-    slips: list[Slip] = []
-    if len(skill.scenarios) < 2:
-        slips.append((0, {"what": say("The record has fewer than two scenarios")}))
-    if skill.prepare is None and any(_paths(tool) for tool in skill.tools):
-        slips.append((0, {"what": say("Nothing writes the files that the examples read")}))
-    sheet.judge("page-output", slips)
-    left = [
-        name
-        for name, rows in (("exposed", skill.exposed), ("left_out", skill.left_out))
-        if not rows
-    ]
-    sheet.judge("page-left-out", ((0, {"what": f"`{name}`"}) for name in left))
+        values = {"path": os.path.relpath(path, root), "command": "python scripts/skill_pages.py"}
+        sheet.judge("page-exists", [] if whole else [(0, values)], path)
 
 
-# --- registration -------------------------------------------------------------------------
+# --- record and registration --------------------------------------------------------------
 
 
 def _judge_registration(sheet: CheckSheet, found: Packaged, skill: PackagedSkill) -> None:
     from satchel.tools.packaged import entry_points
 
     point = next((one for one in entry_points(GROUP) if one.name == found.name), None)
-    slips: list[Slip] = []
-    if point is None:
-        slips.append((0, {"what": say("No entry point of `{group}` names it", group=GROUP)}))
-    if not skill.wraps:
-        slips.append((0, {"what": say("The record does not say which library it wraps")}))
-    sheet.judge("registered", slips)
+    lacks = {
+        "page-when-not": {
+            "when": len(skill.when) < 3,
+            "when_not": not skill.when_not,
+            "cannot": not skill.cannot,
+        },
+        "page-output": {
+            "scenarios": len(skill.scenarios) < 2,
+            "prepare": skill.prepare is None and any(_paths(tool) for tool in skill.tools),
+        },
+        "page-left-out": {"exposed": not skill.exposed, "left_out": not skill.left_out},
+        "registered": {GROUP: point is None, "wraps": not skill.wraps},
+        "start-line": {"label": not skill.label, "mark": not skill.mark},
+    }
+    for rule, parts in lacks.items():
+        missing = [name for name, is_missing in parts.items() if is_missing]
+        sheet.judge(rule, ((0, {"what": f"`{name}`"}) for name in missing))
     module = point.value.partition(":")[0] if point else ""
     named = found.name in module.rpartition(".")[2]
-    sheet.judge("module-name", [] if named else [(0, {"module": module, "domain": found.name})])
+    sheet.judge("module-name", [] if named else [(0, {"module": module})])
     off = find_packaged({**os.environ, skill.switch: "false"})
     state = next((one.state for one in off if one.name == found.name), "")
     sheet.judge("switch", [] if state == "disabled" else [(0, {"switch": skill.switch})])
-    sheet.judge("start-line", [] if skill.label and skill.mark else [(0, {})])

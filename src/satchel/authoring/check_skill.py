@@ -65,18 +65,16 @@ _PERSON = re.compile(
 )
 
 
-def check_skill_md(folder: str, *, language: str = "", data: bytes | None = None) -> CheckSheet:
+def check_skill_md(folder: str, *, data: bytes | None = None) -> CheckSheet:
     """Check a SKILL.md.
 
     Args:
         folder: The skill's folder, absolute.
-        language: `en` or `zh`, to require the description in that language.
         data: Content of SKILL.md; None reads the file.
 
     Raises:
         SatchelError: there is no SKILL.md, or it cannot be read.
     """
-    del language  # any language is valid: its reader is a model
     file = skill_md_name(os.listdir(folder))
     path = os.path.join(folder, file)
     sheet = CheckSheet("skill", path)
@@ -99,13 +97,13 @@ def check_skill_md(folder: str, *, language: str = "", data: bytes | None = None
             ),
         )
     if document.head is None:
-        sheet.skip_rest(say("the file is not a skill"))
+        sheet.skip_rest(say("does not apply"))
         return sheet
     _judge_head(sheet, document, os.path.basename(folder))
     _judge_body(sheet, document, own)
     _judge_triggers(sheet, folder)
     if data is None:
-        judge_line_ends(sheet, folder, file)
+        judge_line_ends(sheet, folder)
     return sheet
 
 
@@ -216,7 +214,6 @@ def main_files(folder: str) -> list[str]:
 def check_folder(
     folder: str,
     *,
-    language: str = "",
     prove: Prove | None = None,
     listed: tuple[State, str] | None = None,
 ) -> list[CheckReport]:
@@ -224,7 +221,6 @@ def check_folder(
 
     Args:
         folder: The folder.
-        language: `en` or `zh`, to require a tool's texts in that language.
         prove: Runs the program in the sandbox; without it those rules stay open.
         listed: Whether its tools are in the project's list, and why not; None if unchecked.
 
@@ -239,42 +235,40 @@ def check_folder(
             problem = Problem("tool-file-name")
             raise NotFound(problem.message, problem.fix)
         raise NotFound(
-            say("There is no SKILL.md and no skill.yaml in `{path}`", path=folder),
-            say("Give the folder of a skill, or write one with `satchel new`"),
+            say("There is no SKILL.md in `{path}`", path=folder),
+            say("Give the folder of a skill"),
         )
     name = os.path.basename(folder)
     reports: list[CheckReport] = []
     try:
         if files[0] != MANIFEST:
-            reports.append(check_skill_md(folder, language=language).report(name, folder))
+            reports.append(check_skill_md(folder).report(name, folder))
         if MANIFEST in files:
-            reports.append(_tool_report(folder, language, prove, listed))
+            reports.append(_tool_report(folder, prove, listed))
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be read: {reason}", path=folder, reason=exc.strerror or exc),
-            say("Check the permissions of the folder"),
+            say("Check the permissions"),
         ) from exc
     return reports
 
 
-def _tool_report(
-    folder: str, language: str, prove: Prove | None, listed: tuple[State, str] | None
-) -> CheckReport:
+def _tool_report(folder: str, prove: Prove | None, listed: tuple[State, str] | None) -> CheckReport:
     from satchel.authoring.check_tool import check_tool
 
-    sheet, draft, reading = check_tool(folder, language=language)
+    sheet, draft, reading = check_tool(folder)
     if reading.manifest is None:
-        why = say("the manifest cannot be used")
-        sheet.skip(why, "answers", "refuses", "go-builds", "listed")
+        sheet.skip(say("`skill.yaml` is not valid"), "answers", "refuses", "go-builds", "listed")
     elif prove is None:
         sheet.skip(say("not run: add `--run`"), "answers", "refuses", "go-builds")
     else:
         prove(sheet, folder, draft)
-    state, reason = listed or ("skip", say("the folder is not one of this project's skills"))
+    state, reason = listed or ("skip", say("does not apply"))
     if state == "skip":
         sheet.skip(reason, "listed")
     else:
         tool = draft.tools[0].name if draft.tools else ""
-        values = {"name": tool, "skill": os.path.basename(folder), "reason": reason}
+        command = f"satchel why {os.path.basename(folder)}"
+        values = {"name": tool, "command": command, "reason": reason}
         sheet.judge("listed", [(0, values)] if state == "fail" else [])
     return sheet.report(os.path.basename(folder), folder)

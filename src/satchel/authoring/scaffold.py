@@ -65,28 +65,14 @@ def new_skill(name: str, kind: Kind = "skill", language: Language = "en") -> Sca
         InvalidInput: nothing can be called so.
         Refused: the compiler that is here does not compile.
     """
-    if not name.strip():
-        raise InvalidInput(
-            say("A skill needs a name"), say("Run `satchel new word-count --kind python`")
-        )
-    if not any(mark.isalnum() for mark in normalize("NFKD", name) if mark.isascii()):
-        raise InvalidInput(
-            say("`{name}` has no letter from a to z and no digit, which names are made of",
-                name=name.strip()),
-            say("Give it a name such as `word-count`; its description may be in any language"),
-        )  # fmt: skip
+    written = any(mark.isalnum() for mark in normalize("NFKD", name) if mark.isascii())
     skill_id = slug(name)
     domain = skill_id.replace("-", "_")
     tool = "" if kind == "skill" else f"{domain}_count"
-    if tool and (not domain[0].isalpha() or len(tool) > _MAX_TOOL_NAME_CHARS):
+    if not written or (tool and (not domain[0].isalpha() or len(tool) > _MAX_TOOL_NAME_CHARS)):
         raise InvalidInput(
-            say(
-                "`{name}` cannot begin the name of a tool: it needs a letter first, and at most"
-                " {limit} characters",
-                name=skill_id,
-                limit=_MAX_TOOL_NAME_CHARS - len("_count"),
-            ),
-            say("Choose another name"),
+            say("`{name}` is not a valid name", name=name.strip()),
+            say("Use a-z, 0-9 and single hyphens"),
         )
     folders = ("skill",) if kind == "skill" else ("tool", kind)
     files: dict[str, bytes] = {}
@@ -181,9 +167,7 @@ def write_into(scaffold: Scaffold, folder: str) -> str:
 
     target = os.path.join(folder, scaffold.id)
     if os.path.lexists(target):
-        raise InvalidInput(
-            say("`{path}` exists already", path=target), say("Choose another name or folder")
-        )
+        raise InvalidInput(say("`{path}` exists already", path=target), say("Choose another name"))
     aside = ""
     try:
         os.makedirs(folder, exist_ok=True)
@@ -202,6 +186,6 @@ def write_into(scaffold: Scaffold, folder: str) -> str:
             shutil.rmtree(aside, ignore_errors=True)
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=target, reason=exc.strerror or exc),
-            say("Check the permissions of the folder"),
+            say("Check the permissions"),
         ) from exc
     return target

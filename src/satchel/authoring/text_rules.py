@@ -12,9 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from satchel.authoring.checklist import CheckSheet, Slip
+    from satchel.authoring.checklist import CheckSheet
     from satchel.skill.manifest_parser import ManifestResult
 
 
@@ -402,53 +402,38 @@ def judge_names(
 ) -> None:
     """Check tool names: `<domain>_<action>`, about a subject."""
     shaped = [tool for tool in tools if _NAME.fullmatch(tool.name) and len(tool.name) <= 64]
-    odd = [tool for tool in tools if tool not in shaped and tool.name]
-    sheet.judge(
-        "name-shape",
-        (
-            (tool.line, {"name": tool.name[:80], "better": better_name(tool.name, prefix)})
-            for tool in odd
-        ),
-    )
-    strangers = [
-        tool
-        for tool in shaped
-        if prefix and tool.name != prefix and not tool.name.startswith(f"{prefix}_")
-    ]
-    sheet.judge(
-        "name-prefix",
-        (
+    inside = [tool for tool in shaped if f"{tool.name}_".startswith(f"{prefix}_")]
+    acting = prefix in lexicon("actions")
+    for rule, wrong in (
+        ("name-shape", [tool for tool in tools if tool not in shaped and tool.name]),
+        ("name-prefix", [tool for tool in shaped if prefix and tool not in inside]),
+        ("name-action", [tool for tool in shaped if tool.name == prefix]),
+        ("name-order", [
+            tool
+            for tool in inside
+            if acting and tool.name.rpartition("_")[2] not in lexicon("actions")
+        ]),
+    ):  # fmt: skip
+        sheet.judge(
+            rule,
             (
-                tool.line,
-                {"name": tool.name, "prefix": prefix, "better": better_name(tool.name, prefix)},
-            )
-            for tool in strangers
-        ),
-    )
-    sheet.judge(
-        "name-action", ((tool.line, {"name": tool.name}) for tool in shaped if tool.name == prefix)
-    )
-    library = prefix.replace("_", "-") if prefix else ""
+                (tool.line, {"name": tool.name[:80], "better": better_name(tool.name, prefix)})
+                for tool in wrong
+            ),
+        )
+    library = prefix.replace("_", "-")
     known = library in lexicon("libraries") or library in libraries
     line = tools[0].line if tools else 0
     sheet.judge("name-domain", [(line, {"domain": library})] if known else [])
-    sheet.judge(
-        "name-order",
-        (
-            (tool.line, {"name": tool.name, "action": prefix})
-            for tool in shaped
-            if prefix in lexicon("actions")
-            and tool.name.startswith(f"{prefix}_")
-            and tool.name.rpartition("_")[2] not in lexicon("actions")
-        ),
-    )
 
 
 def better_name(name: str, prefix: str) -> str:
     """Return the suggested tool name: `ResizeImage` in the folder `image` -> `image_resize`."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     plain = re.sub(r"[^a-z0-9]+", "_", plain.lower()).strip("_")
-    if not prefix or plain == prefix or plain.startswith(f"{prefix}_"):
+    if plain == prefix:
+        return f"{plain}_read"[:64]
+    if not prefix or plain.startswith(f"{prefix}_"):
         return plain[:64]
     # The domain may come last: `write_excel` -> `excel_write`.
     rest = f"_{plain}_".replace(f"_{prefix}_", "_", 1).strip("_")
@@ -459,87 +444,54 @@ def judge_descriptions(
     sheet: CheckSheet, tools: Sequence[DraftTool], libraries: frozenset[str]
 ) -> None:
     """Check tool descriptions: a verb first, a limit, a length, no library, no praise."""
-    told = [tool for tool in tools if tool.description]
-    sheet.judge(
-        "description-verb",
-        (
-            (tool.told or tool.line, {"name": tool.name, "start": _start(tool.description)})
-            for tool in told
-            if not begins_with_verb(tool.description)
-        ),
-    )
-    sheet.judge(
-        "description-limit",
-        (
-            (tool.told or tool.line, {"name": tool.name})
-            for tool in told
-            if not has_limit(tool.description)
-        ),
-    )
-    sheet.judge("description-length", _lengths(told))
-    for rule, odd in (
-        ("description-library", [library_in(tool.description, libraries) for tool in told]),
-        ("description-filler", [filler_in(tool.description) for tool in told]),
-    ):
+    tests: dict[str, Callable[[str], dict[str, str] | None]] = {
+        "description-verb": _wrong_start,
+        "description-limit": lambda text: None if has_limit(text) else {},
+        "description-length": _wrong_length,
+        "description-library": lambda text: _word(library_in(text, libraries)),
+        "description-filler": lambda text: _word(filler_in(text)),
+    }
+    for rule, test in tests.items():
+        found = [(tool, test(tool.description)) for tool in tools if tool.description]
         sheet.judge(
             rule,
             (
-                (tool.told or tool.line, {"name": tool.name, "word": word[:60]})
-                for tool, word in zip(told, odd, strict=True)
-                if word
+                (tool.told or tool.line, {"name": tool.name, **values})
+                for tool, values in found
+                if values is not None
             ),
         )
 
 
-def _lengths(tools: Sequence[DraftTool]) -> Iterator[Slip]:
-    for tool in tools:
-        length, (least, most) = length_of(tool.description), bounds_of(tool.description)
-        if not least <= length <= most:
-            yield tool.told or tool.line, {
-                "name": tool.name, "length": str(length), "least": str(least), "most": str(most),
-            }  # fmt: skip
+def _wrong_length(text: str) -> dict[str, str] | None:
+    length, (least, most) = length_of(text), bounds_of(text)
+    return None if least <= length <= most else {"length": str(length)}
 
 
-def _start(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain[:8] if language_of(text) == "zh" else " ".join(plain.split()[:2])[:40]
+def _word(found: str) -> dict[str, str] | None:
+    return {"word": found[:60]} if found else None
+
+
+def _wrong_start(text: str) -> dict[str, str] | None:
+    if begins_with_verb(text):
+        return None
+    words = text.split()
+    chinese = language_of(text) == "zh"
+    return {"start": " ".join(words)[:8] if chinese else " ".join(words[:2])[:40]}
 
 
 def judge_parameters(sheet: CheckSheet, parts: Sequence[DraftParameter]) -> None:
     """Check parameter descriptions: meaning, bounds, example."""
-    sheet.judge(
-        "parameter-what",
-        ((one.line, {"name": one.name}) for one in parts if not has_meaning(one.description)),
-    )
-    sheet.judge(
-        "parameter-bound",
-        ((one.line, {"name": one.name}) for one in parts if not has_bound(one.description)),
-    )
-    sheet.judge(
-        "parameter-example",
-        (
-            (one.line, {"name": one.name})
+    for rule, wrong in (
+        ("parameter-what", [one for one in parts if not has_meaning(one.description)]),
+        ("parameter-bound", [one for one in parts if not has_bound(one.description)]),
+        ("parameter-example", [
+            one
             for one in parts
             if not has_example(one.description, truth=one.type == "boolean")
-        ),
-    )
-
-
-def judge_language(sheet: CheckSheet, tools: Sequence[DraftTool], wanted: str, reason: str) -> None:
-    """Check that descriptions are in the required language."""
-    if not wanted:
-        sheet.skip(reason, "texts-language")
-        return
-    texts = [(tool.line, tool.name, tool.description) for tool in tools if tool.description] + [
-        (one.line, one.name, one.description)
-        for tool in tools
-        for one in tool.parameters
-        if one.description
-    ]
-    sheet.judge(
-        "texts-language",
-        ((line, {"name": name}) for line, name, text in texts if language_of(text) != wanted),
-    )
+        ]),
+    ):  # fmt: skip
+        sheet.judge(rule, ((one.line, {"name": one.name}) for one in wrong))
 
 
 MessageSlip = Literal["", "no-step", "vague", "empty-step"]
@@ -589,3 +541,16 @@ def internals_in(message: str) -> str:
     """Return program internals in a message; empty without any."""
     found = _INSIDE.search(message[:MAX_EXAMINED_CHARS])
     return " ".join(found.group().split()) if found else ""
+
+
+ERROR_RULES = ("error-wording", "error-inside", "error-language")
+
+
+def judge_error(sheet: CheckSheet, text: str, wanted: str, line: int = 0, path: str = "") -> None:
+    """Check the text of an error, in which `…` stands for values."""
+    for rule, bad in zip(
+        ERROR_RULES,
+        (message_error(text), internals_in(text), has_words(text) and language_of(text) != wanted),
+        strict=True,
+    ):
+        sheet.judge(rule, [(line, {"text": f"`{text[:60]}`"})] if bad else [], path)

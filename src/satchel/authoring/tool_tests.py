@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from satchel.authoring.checklist import RULES
 from satchel.authoring.text_rules import internals_in, message_error
 from satchel.errors import InvalidInput, Refused, SatchelError
 from satchel.i18n import Message, language, say
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from satchel.envelope import Envelope, ErrorCode
-    from satchel.library.tool_scanner import ToolSkill, ToolSnapshot
+    from satchel.library.snapshot import ToolSnapshot
+    from satchel.library.tool_skills import ToolSkill
     from satchel.runners.base import Program, RunResult
     from satchel.satchel import Satchel
     from satchel.skill.manifest import Parameter, ToolDecl, ToolManifest
@@ -154,8 +156,6 @@ class CaseResult(NamedTuple):
     said: str = ""
     """The reply, or why it was not run."""
     ms: float = 0.0
-    remedy: str = ""
-    """The fix for a program that failed."""
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -255,7 +255,7 @@ def _refused(bench: TestBench, case: ToolTestCase) -> CaseResult:
     """Make an agent's call, which must not reach the program."""
     reply = _as_agent(bench, case)
     if reply.error is None:
-        return CaseResult(case, "fail", say("it was not refused"))
+        return CaseResult(case, "fail", say("it returned no error"))
     if "ran_ms" in reply.stats:
         return CaseResult(
             case, "fail", say("the program was started: {said}", said=reply.error.message)
@@ -294,40 +294,25 @@ def _untraced(bench: TestBench) -> Toolset:
         alone,
         trace=Trace(enabled=False),
         detector=lambda: satchel.detector,
-        engine=satchel.engine,
+        runner=satchel.runner,
     )
 
 
 def _program(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult:
     result = bench.run(tool, case.arguments)
     if result.fault is not None:
-        remedy = say("Catch everything around the work, and answer with an error")
-        return CaseResult(case, "fail", _fault(result), result.ran_ms, remedy)
+        return CaseResult(case, "fail", _fault(result), result.ran_ms)
     if not result.error:
-        state: State = "fail" if case.must_fail else "pass"
-        said = say("it answered as if nothing were wrong") if case.must_fail else result.output
-        remedy = say("Answer with an empty `output` and an `error`, and exit with 0")
-        return CaseResult(case, state, said, result.ran_ms, remedy)
-    return CaseResult(case, *_judge_error(result), result.ran_ms, _advice(result))
-
-
-def _advice(result: RunResult) -> str:
-    if internals_in(result.error):
-        return say("Say it in your own words, and write the details to stderr")
-    return say("Write it as `<problem>: <value> — <what to do next>`")
-
-
-def _judge_error(result: RunResult) -> tuple[State, str]:
-    if result.output and not result.error:
-        return "fail", say("there is no error")
-    if internals_in(result.error):
-        return "fail", say("the error shows the inside: {said}", said=result.error)
-    if message_error(result.error):
-        words = say(
-            "the error is not `<problem>: <value> — <next step>`: {said}", said=result.error
-        )
-        return "fail", words
-    return "pass", result.error
+        said = say("it returned no error") if case.must_fail else result.output
+        return CaseResult(case, "fail" if case.must_fail else "pass", said, result.ran_ms)
+    for rule, bad in (
+        ("error-inside", internals_in(result.error)),
+        ("error-wording", message_error(result.error)),
+    ):
+        if bad:
+            said = say(RULES[rule].demand) + say(": ") + result.error
+            return CaseResult(case, "fail", said, result.ran_ms)
+    return CaseResult(case, "pass", result.error, result.ran_ms)
 
 
 def _fault(result: RunResult) -> str:
@@ -338,17 +323,6 @@ def _fault(result: RunResult) -> str:
         said = Message("{code} ({known})", code=said, known=one_line(result.detail, 300))
     last = result.stderr.strip().splitlines()[-1:] if result.stderr else []
     return Message("{said}: {answer}", said=said, answer=last[0]) if last else said
-
-
-class Untrusted(Refused):
-    """The skill is not trusted, so its program is not run."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            say("`{name}` is not trusted, so its program is not run", name=name),
-            say("Run `satchel trust` in the project"),
-        )
-        self.name = name
 
 
 class TestBench(NamedTuple):
@@ -378,7 +352,7 @@ class TestBench(NamedTuple):
         access = self.manifest.files.access
         place = (workspace or self.satchel.settings.project) if access != "none" else ""
         writable = access == "write" and bool(workspace)
-        return self.satchel.engine.run(
+        return self.satchel.runner.run(
             RunRequest(
                 self.folder,
                 tool.name,
@@ -407,7 +381,7 @@ def open_program(satchel: Satchel, folder: str, *, own: bool = False) -> TestBen
         first = next(one for one in reading.problems if one.severity == "error")
         raise InvalidInput(first.message, first.fix)
     check_trust(satchel, folder)
-    program = satchel.engine.prepare(folder, reading.manifest, own=own)
+    program = satchel.runner.prepare(folder, reading.manifest, own=own)
     return TestBench(satchel, folder, reading.manifest, program, own)
 
 
@@ -425,12 +399,9 @@ def check_trust(satchel: Satchel, folder: str) -> None:
         if satchel.settings.trust == "all":
             return
         raise Refused(
-            say("The folder is not one of this project's skills, so nobody trusts it"),
-            say("Bring it in with `satchel import {path}`, then run it by its name", path=path),
+            say("`{path}` is not one of this project's skills", path=path),
+            say("Run `{command}`", command=f"satchel install {path}"),
         )
-    skill = found.skill
-    if skill.state == "untrusted" and skill.ref not in look.refused:
-        raise Untrusted(skill.typed)
     check_runnable(look, found)
 
 
@@ -448,24 +419,13 @@ def check_runnable(look: ToolSnapshot, source: ToolSkill) -> None:
     skill = source.skill
     if skill.state == "active":
         return
-    name = skill.typed
     exc = look.refused.get(skill.ref)
     if exc is not None:
         raise exc
     if skill.state == "blocked":
         raise Refused(*blocked_skill(skill))
-    if skill.state == "shadowed":
-        raise Refused(
-            say("`{name}` is shadowed by `{winner}`, so its program is not run",
-                name=name, winner=skill.winner),
-            say("Rename it, or remove `{winner}`", winner=skill.winner),
-        )  # fmt: skip
-    if skill.state == "excluded":
-        raise Refused(
-            say("`{name}` is left out by a filter, so its program is not run", name=name),
-            say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
-        )
+    command = "satchel trust" if skill.state == "untrusted" else f"satchel why {skill.reference}"
     raise Refused(
-        say("`{name}` is not trusted, so its program is not run", name=name),
-        say("Run `satchel trust` in the project"),
+        say("`{name}` is not run: {state}", name=skill.reference, state=say(skill.state)),
+        say("Run `{command}`", command=command),
     )

@@ -6,9 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from satchel.authoring.tool_tests import Untrusted
 from satchel.errors import BuildFailed, InvalidInput, NotFound, Refused, SatchelError
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +63,7 @@ def find_tool(satchel: Satchel, name: str) -> str:
         hint = (
             say("Did you mean {names}?", names=f"`{near[0]}`")
             if near
-            else say("Run `satchel tools` to see what there is")
+            else say("Run `{command}`", command="satchel tools")
         )
         raise NotFound(say("There is no tool `{name}`", name=name), hint)
     tools = found[0].tools
@@ -75,10 +74,10 @@ def find_tool(satchel: Satchel, name: str) -> str:
                 return tool
     elif len(tools) == 1:
         return tools[0]
-    shown = listed(f"`{tool}`" for tool in tools)
+    shown = join_names(f"`{tool}`" for tool in tools)
     raise InvalidInput(
-        say("The skill `{name}` has the tools {tools}", name=whole, tools=shown),
-        say("Name one of them"),
+        say("The skill `{name}` has several tools", name=whole),
+        say("Did you mean {names}?", names=shown),
     )
 
 
@@ -86,38 +85,28 @@ def read_arguments(satchel: Satchel, tool: str, pairs: Sequence[str], table: str
     """Parse the arguments of a command line: JSON first, then each `name=value` by its type.
 
     Raises:
-        InvalidInput: not a JSON object, a pair without `=`, or a repeated name.
+        InvalidInput: not a JSON object, or a pair without `=`.
     """
     given: dict[str, Any] = {}
     if table:
         try:
             value: Any = json.loads(table)
         except ValueError as exc:
-            raise InvalidInput(
-                say("`--json-args` is not JSON: {reason}", reason=exc),
-                say("Give one object in quotes: '{example}'", example='{"path": "a.txt"}'),
-            ) from exc
+            value = str(exc)
         if not isinstance(value, dict):
             raise InvalidInput(
-                say("`--json-args` is not an object"),
+                say("The arguments are not valid JSON"),
                 say("Give one object in quotes: '{example}'", example='{"path": "a.txt"}'),
             )
         given.update(value)  # pyright: ignore[reportUnknownArgumentType]
     types = _types(satchel, tool)
-    named: set[str] = set()
     for pair in pairs:
         name, mark, text = pair.partition("=")
         if not mark or not name:
             raise InvalidInput(
-                say("`--arg` needs `name=value`, not `{value}`", value=pair),
-                say("Write `--arg path=notes.txt`"),
+                say("`{value}` is not valid", value=pair),
+                say("Write `{value}`", value="--arg path=notes.txt"),
             )
-        if name in named:
-            raise InvalidInput(
-                say("`--arg {name}=…` is given twice", name=name),
-                say("Give each argument once"),
-            )
-        named.add(name)
         given[name] = _value(text, types.get(name, "string"))
     return given
 
@@ -206,13 +195,13 @@ def make_runner(satchel: Satchel, unrun: list[Unrun] | None = None) -> Prove:
 def _is_own(satchel: Satchel, folder: str) -> bool:
     look = satchel.library.tools()
     found = [one for one in look.skills if one.skill.base_dir == os.path.abspath(folder)]
-    return bool(found) and satchel.library.seals.is_own(found[0].skill)
+    return bool(found) and satchel.library.integrity.is_own(found[0].skill)
 
 
 def _reason(exc: SatchelError) -> str:
-    if isinstance(exc, Untrusted):
-        return say("not run: its folder is not trusted yet; run `satchel trust` in the project")
-    told = say("nothing was run: {reason}", reason=exc.message.splitlines()[0])
+    told = exc.message.splitlines()[0]
+    if not isinstance(exc, Refused):
+        told = say("not run: {reason}", reason=told)
     return f"{told} ({exc.hint})" if exc.hint else told
 
 
@@ -222,15 +211,14 @@ def _unbuilt(sheet: CheckSheet, draft: DraftManifest, exc: BuildFailed) -> None:
     elif not sheet.fails("packages"):
         values = {"problem": exc.message, "remedy": exc.hint}
         sheet.judge("packages", [(0, values)])
-    sheet.skip(say("the program cannot be built"), *_RUNS)
+    sheet.skip(say("does not apply"), *_RUNS)
 
 
 def _judge_cases(sheet: CheckSheet, outcomes: list[CaseResult]) -> None:
     shown = [one for one in outcomes if one.case.kind == "example"]
     ran = [one for one in shown if one.state != "not-run"]
     if not ran:
-        why = shown[0].said if shown else say("it has no examples")
-        told = say("no example was run: {reason}", reason=why)
+        told = say("not run: {reason}", reason=shown[0].said) if shown else say("does not apply")
         sheet.skip(told, "answers", open=bool(shown))
     else:
         sheet.judge(
@@ -245,12 +233,11 @@ def _judge_cases(sheet: CheckSheet, outcomes: list[CaseResult]) -> None:
     sheet.judge(
         "refuses",
         (
-            (0, {"name": one.case.tool, "case": one.case.title, "reason": one.said,
-                 "remedy": one.remedy})
+            (0, {"name": one.case.tool, "case": one.case.title, "reason": one.said})
             for one in wrong
             if one.state == "fail"
         ),
-    )  # fmt: skip
+    )
 
 
 def is_listed(satchel: Satchel, folder: str) -> tuple[State, str]:
@@ -265,12 +252,12 @@ def is_listed(satchel: Satchel, folder: str) -> tuple[State, str]:
         problems = [one for one in look.problems if os.path.dirname(one.path) == path]
         if problems:
             return "fail", problems[0].message
-        return "skip", say("the folder is not one of this project's skills")
+        return "skip", say("does not apply")
     skill = found[0].skill
     if skill.state == "untrusted":
-        return "skip", say("the skill is not trusted here")
+        return "skip", say(skill.state)
     if skill.state != "active":
         return "fail", say(skill.state)
     names = satchel.tools().names
     missing = [name for name in found[0].tools if name not in names]
-    return ("fail", say("another one has its name")) if missing else ("pass", "")
+    return ("fail", say("shadowed")) if missing else ("pass", "")

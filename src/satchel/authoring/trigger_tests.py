@@ -22,7 +22,7 @@ from satchel.skill.reader import load_document
 from satchel.skill.trigger_file import has_triggers, load_triggers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from satchel.detect import Match
     from satchel.detect.pipeline import SelectionPipeline
@@ -196,11 +196,6 @@ def run_prompts(
         yield _run(skill, prompt, skills, detector)
 
 
-def unknown_instead(prompts: Sequence[TriggerPrompt], known: Container[str]) -> list[TriggerPrompt]:
-    """Return prompts whose `instead` names an unknown skill."""
-    return [one for one in prompts if one.instead and one.instead not in known]
-
-
 def _run(
     skill: Skill, prompt: TriggerPrompt, skills: Sequence[Skill], detector: SelectionPipeline
 ) -> PromptResult:
@@ -247,14 +242,14 @@ def skill_at(folder: str) -> Skill:
     if not file:
         raise NotFound(
             say("There is no SKILL.md in `{path}`", path=folder),
-            say("Give the folder of a skill, or write one with `satchel new`"),
+            say("Give the folder of a skill"),
         )
     document = load_document(folder, file)
     if document.head is None:
         first = next(one for one in document.problems if one.severity == "error")
         raise SkillBroken(
             say(
-                "`{name}` is not a skill yet: {problem}",
+                "`{name}` is not a skill: {problem}",
                 name=os.path.basename(folder),
                 problem=first.message,
             ),
@@ -273,7 +268,7 @@ def skills_with(offered: Sequence[Skill], skill: Skill) -> tuple[Skill, ...]:
     if skill.is_tool:
         raise InvalidInput(
             say("`{name}` has tools and no instructions to choose", name=skill.name),
-            say("Run its examples: `satchel test {name}`", name=skill.typed),
+            say("Run `{command}`", command=f"satchel test {skill.reference}"),
         )
     if not skill.for_model:
         raise InvalidInput(
@@ -282,7 +277,7 @@ def skills_with(offered: Sequence[Skill], skill: Skill) -> tuple[Skill, ...]:
         )
     if any(one is skill for one in offered):
         return tuple(offered)
-    active = skill._replace(state="active", winner="")
+    active = skill._replace(state="active", shadowed_by="")
     others = (one for one in offered if one.name != skill.name and one.path != skill.path)
     return (*others, active)
 
@@ -322,7 +317,9 @@ def with_known_names(found: Sequence[Subject], skills: Iterable[Skill]) -> list[
     checked: list[Subject] = []
     for skill, triggers in found:
         problems = list(triggers.problems)
-        for prompt in unknown_instead(triggers.prompts, names):
+        for prompt in triggers.prompts:
+            if not prompt.instead or prompt.instead in names:
+                continue
             near = get_close_matches(prompt.instead, sorted(names), 1, cutoff=_MIN_NAME_SIMILARITY)
             better = f"`{near[0]}`" if near else say("a name that `satchel list` shows")
             values = {"name": prompt.instead, "better": better}

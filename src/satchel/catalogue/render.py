@@ -18,13 +18,14 @@ a user who reads the prompt.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._unicode import CONTROLS, FILLERS, JOINERS, SURROGATES, TAGS
 from satchel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 # Invisible characters: controls, bidirectional marks, fillers, private use, tags, selectors that no
 # emoji needs, surrogates. By code point, not by Python's Unicode tables, so that the output does
@@ -81,6 +82,10 @@ def json_text(text: str) -> str:
     import json
 
     return json.dumps(text, ensure_ascii=False)
+
+
+def _json_inside(text: str) -> str:
+    return json_text(text)[1:-1]
 
 
 _ABOUT = (
@@ -143,8 +148,10 @@ class ListedCounts(NamedTuple):
 
 def note(counts: ListedCounts, topics: Sequence[str] = (), find: str = _FIND) -> str:
     """Return the closing line: the counts, and how to find unlisted skills."""
+    total = sum(counts)
     text = (
-        f"Of {sum(counts)} skills {counts.full} are listed in full, {counts.shortened} shortened,"
+        f"Of {total} {'skill' if total == 1 else 'skills'} {counts.full}"
+        f" {'is' if counts.full == 1 else 'are'} listed in full, {counts.shortened} shortened,"
         f" {counts.named} by name only, {counts.unlisted} not at all."
     )
     if counts.unlisted:
@@ -166,7 +173,7 @@ class CatalogueForm:
     """Before the first entry."""
     between: str = "\n"
     names_head: str
-    names_tail: str
+    names_tail: str = ""
     names_between: str
     about: str = _INTRO
     terse: str = _TERSE
@@ -176,6 +183,16 @@ class CatalogueForm:
     """Text after the count without an intro."""
     with_paths: bool = False
     """Whether entries contain the path of SKILL.md, and only that where only names fit."""
+    entry: tuple[str, str, str]
+    """The name of an entry, and what stands before and after its description."""
+    parts: Mapping[str, str]
+    """Field of an entry -> its text; empty fields are left out."""
+    value: Callable[[str], str]
+    """Quotes a field of an entry."""
+    text: Callable[[str], str]
+    """Quotes a description."""
+    name: Callable[[str], str]
+    """Quotes a name for the list of names."""
 
     def __init__(self, *, rules: bool = True) -> None:
         """Create a form; without `rules` its intro is one line."""
@@ -187,15 +204,12 @@ class CatalogueForm:
 
     def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
         """Return the text before and after an entry's description."""
-        raise NotImplementedError
-
-    def text(self, text: str) -> str:
-        """Return a quoted description."""
-        raise NotImplementedError
-
-    def name(self, name: str) -> str:
-        """Return a quoted name for the list of names."""
-        raise NotImplementedError
+        name, before, after = self.entry
+        start = name % self.value(entry.name)
+        for field, shown in self.parts.items():
+            if text := getattr(entry, field):
+                start += shown % self.value(text)
+        return start + before, after
 
     def tail(self, text: str) -> str:
         """Return everything after the lists; `text` is the note."""
@@ -222,27 +236,13 @@ class XmlForm(CatalogueForm):
     names_head = "\n<names>\n"
     names_tail = "\n</names>"
     names_between = "\n"
-
-    def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
-        """A `skill` element."""
-        start = f"<skill name={xml_value(entry.name)}"
-        if entry.id:
-            start += f" id={xml_value(entry.id)}"
-        if entry.hint:
-            start += f" args={xml_value(entry.hint)}"
-        if entry.origin:
-            start += f" origin={xml_value(entry.origin)}"
-        if entry.note:
-            start += f" note={xml_value(entry.note)}"
-        return start + ">", "</skill>"
-
-    def text(self, text: str) -> str:
-        """Quoted as element text."""
-        return xml_text(text)
-
-    def name(self, name: str) -> str:
-        """Quoted as element text."""
-        return xml_text(name)
+    entry = ("<skill name=%s", ">", "</skill>")
+    parts = MappingProxyType(
+        {"id": " id=%s", "hint": " args=%s", "origin": " origin=%s", "note": " note=%s"}
+    )
+    value = staticmethod(xml_value)
+    text = staticmethod(xml_text)
+    name = staticmethod(xml_text)
 
     def tail(self, text: str) -> str:
         """The note and the closing tag."""
@@ -259,31 +259,15 @@ class MarkdownForm(CatalogueForm):
     opening = "## Skills\n\n"
     entries_head = "\n\n"
     names_head = "\n\nBy name only: "
-    names_tail = ""
     names_between = " "
-
-    def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
-        """A bullet."""
-        start = f"- {markdown_code(entry.name)}"
-        if entry.hint:
-            start += f" {markdown_code(entry.hint)}"
-        if entry.id:
-            start += f" (id {markdown_code(entry.id)})"
-        if entry.origin:
-            start += f" (origin {markdown_code(entry.origin)})"
-        if entry.note:
-            start += f" ({entry.note})"
-        if entry.path:
-            start += f" (path {markdown_code(entry.path)})"
-        return start + ": ", ""
-
-    def text(self, text: str) -> str:
-        """Quoted as inline text."""
-        return markdown_text(text)
-
-    def name(self, name: str) -> str:
-        """A code span."""
-        return markdown_code(name)
+    entry = ("- %s", ": ", "")
+    parts = MappingProxyType({
+        "hint": " %s", "id": " (id %s)", "origin": " (origin %s)", "note": " (%s)",
+        "path": " (path %s)",
+    })  # fmt: skip
+    value = staticmethod(markdown_code)
+    text = staticmethod(markdown_text)
+    name = staticmethod(markdown_code)
 
     def tail(self, text: str) -> str:
         """The note as a paragraph."""
@@ -300,33 +284,18 @@ class JsonForm(CatalogueForm):
     opening = '{"about":'
     between = ",\n"
     names_head = '\n],"names":['
-    names_tail = ""
     names_between = ","
+    entry = ('{"name":%s', ',"description":"', '"}')
+    parts = MappingProxyType(
+        {"id": ',"id":%s', "hint": ',"args":%s', "origin": ',"origin":%s', "note": ',"note":%s'}
+    )
+    value = staticmethod(json_text)
+    text = staticmethod(_json_inside)
+    name = staticmethod(json_text)
 
     def intro(self, text: str) -> str:
         """A JSON string, and the beginning of the list."""
         return f'{json_text(text)},"skills":['
-
-    def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
-        """An object; the description is its last member."""
-        start = f'{{"name":{json_text(entry.name)}'
-        if entry.id:
-            start += f',"id":{json_text(entry.id)}'
-        if entry.hint:
-            start += f',"args":{json_text(entry.hint)}'
-        if entry.origin:
-            start += f',"origin":{json_text(entry.origin)}'
-        if entry.note:
-            start += f',"note":{json_text(entry.note)}'
-        return start + ',"description":"', '"}'
-
-    def text(self, text: str) -> str:
-        """Quoted, without the quotes."""
-        return json_text(text)[1:-1]
-
-    def name(self, name: str) -> str:
-        """A JSON string."""
-        return json_text(name)
 
     def tail(self, text: str) -> str:
         """The note and the closing brace."""

@@ -1,8 +1,8 @@
 """The command line.
 
 Reading order: `main` (entry point), `app` (the commands and global options), `context` (project,
-streams and the `@command` decorator), `console` (output), `help` (layout of `--help`), `options`
-(parameter types and shared options), then `commands`.
+streams and the `@command` decorator), `console` (output), `options` (parameter types, shared
+options and the layout of `--help`), then `commands`.
 
 Every function below may raise a `SatchelError`; `main.guarded` prints it and sets the exit code.
 """

@@ -5,19 +5,16 @@ A command's module is imported when the command is run. `run_click` converts err
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import os
+from typing import Any
 
 import click
 
 from satchel.cli import COMPLETE
 from satchel.cli.context import CliContext, command, global_options
-from satchel.cli.help import HelpGroup, help_text
-from satchel.cli.options import OneOf, all_option, help_hint
+from satchel.cli.options import HelpGroup, all_option, flag_option, help_hint
 from satchel.errors import InvalidInput
 from satchel.i18n import say
-
-if TYPE_CHECKING:
-    from click.shell_completion import ShellComplete
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
@@ -31,22 +28,7 @@ def _show_version(ctx: click.Context, _option: click.Parameter, value: bool) -> 
 @click.group(
     cls=HelpGroup,
     invoke_without_command=True,
-    help=help_text(
-        say("Find, install, check and load the skills of an agent, and say why."),
-        "satchel list",
-        "satchel import skill.zip",
-        "satchel why code-review",
-        "satchel --project ~/my-site doctor",
-        more=say(
-            "The options below may be given before or after the command. Data goes to stdout, "
-            "words for people to stderr. With `--json` a failure is on stdout too, as `error`."
-        ),
-    ),
-    epilog=say(
-        "Exit codes: 0 done, 1 problems found, 2 wrong usage, 3 not found, 4 refused, 5 broken "
-        "skill, 6 an extra or a runtime is missing, 7 a program cannot be built, 8 not everything "
-        "was tried, 70 a bug in Satchel."
-    ),
+    help=say("Find, install, check and run the skills of agents."),
 )
 @click.pass_context
 def cli(ctx: click.Context) -> int:
@@ -60,7 +42,7 @@ def cli(ctx: click.Context) -> int:
 cli.params += [
     *global_options(hidden=False),
     click.Option(
-        ["--version"],
+        ["-V", "--version"],
         is_flag=True,
         is_eager=True,
         expose_value=False,
@@ -77,117 +59,93 @@ def _offer_trust(context: CliContext, *, note: bool) -> None:
 
 
 @command(
-    say("Show the skills of this project."),
+    say("List the skills of this project."),
     "satchel list",
     "satchel list --all",
-    "satchel list --json",
-    "SATCHEL_BUILTIN=true satchel list",
+    "satchel list --locations",
     name="list",
 )
-@all_option(say("Also those that are not offered: shadowed, untrusted, excluded."))
-def list_(context: CliContext, everything: bool, as_json: bool) -> int:
+@all_option(say("Also skills that are not offered: shadowed, untrusted, excluded, broken."))
+@flag_option("--locations", say("List the searched folders instead, in order of precedence."))
+def list_(context: CliContext, everything: bool, locations: bool, as_json: bool) -> int:
+    if locations:
+        context.command = "list --locations"  # shows untrusted folders, asks nothing
+        from satchel.cli.commands.list_skills import show_locations
+
+        return show_locations(context, as_json=as_json)
     from satchel.cli.commands.list_skills import show_list
 
     return show_list(context.satchel, everything=everything, as_json=as_json)
 
 
-@command(
-    say("Print the script that completes commands and names of skills in your shell."),
-    "echo 'source <(satchel completion bash)' >> ~/.bashrc",
-    "mkdir -p ~/.zfunc && satchel completion zsh > ~/.zfunc/_satchel",
-    "mkdir -p ~/.config/fish/completions && \\",
-    "  satchel completion fish > ~/.config/fish/completions/satchel.fish",
-    more=say(
-        "Then open a new shell. In zsh, `fpath+=~/.zfunc` goes before `compinit` in `~/.zshrc`."
-    ),
-    json=False,
-)
-@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
-def completion(context: CliContext, shell: str) -> int:
-    from click.shell_completion import get_completion_class
-
-    script = cast("type[ShellComplete]", get_completion_class(shell))(cli, {}, "satchel", COMPLETE)
-    # Not `source()`, which starts a shell to find its version.
-    context.out.data(script.source_template % script.source_vars())
-    return 0
-
-
 cli.modules = {
     "list": "app:list_",
     "show": "commands.show:show",
-    "load": "commands.inspect_skill:load",
-    "read": "commands.inspect_skill:read",
-    "search": "commands.inspect_skill:search",
-    "which": "commands.which:which",
-    "catalogue": "commands.inspect_skill:catalogue",
+    "search": "commands.search:search",
     "why": "commands.why:why",
-    "doctor": "commands.why:doctor",
-    "locations": "commands.locations:locations",
+    "catalogue": "commands.catalogue:catalogue",
+    "doctor": "commands.doctor:doctor",
     "tools": "commands.tools:tools",
     "agents": "commands.link:agents",
-    "index": "commands.index:index",
-    "vectors": "commands.index:vectors",
-    "init": "commands.locations:init",
-    "new": "commands.manage:new",
-    "add": "commands.manage:add",
-    "import": "commands.manage:import_",
-    "update": "commands.manage:update",
-    "remove": "commands.manage:remove",
-    "rename": "commands.manage:rename",
-    "undo": "commands.manage:undo",
-    "export": "commands.verify:export",
+    "new": "commands.new:new",
+    "install": "commands.install:install",
+    "update": "commands.update:update",
+    "remove": "commands.remove:remove",
+    "rename": "commands.remove:rename",
+    "undo": "commands.undo:undo",
+    "export": "commands.export:export",
     "link": "commands.link:link",
-    "chat": "commands.run:chat",
+    "chat": "commands.chat:chat",
     "run": "commands.run:run",
+    "try": "commands.try_tool:try_",
     "goal": "commands.goal:goal",
-    "worker": "commands.goal_run:worker",
     "mcp": "commands.mcp:mcp",
     "ui": "commands.ui:ui",
-    "trust": "commands.trust:trust",
-    "scan": "commands.scan:scan",
     "check": "commands.check:check",
-    "try": "commands.test:try_",
     "test": "commands.test:test",
-    "overlap": "commands.triggers:overlap",
-    "validate": "commands.check:validate",
+    "scan": "commands.scan:scan",
     "verify": "commands.verify:verify",
-    "lock": "commands.verify:lock",
-    "install": "commands.manage:install",
-    "sandbox": "commands.sandbox:sandbox",
+    "trust": "commands.trust:trust",
     "sign": "commands.sign:sign",
-    "signers": "commands.sign:signers",
-    "completion": "app:completion",
+    "config": "commands.config:config",
 }
 cli.synonyms = {
+    "init": "new",
+    "add": "new",
+    "create": "new",
+    "load": "show NAME --as-model",
+    "read": "show NAME --file PATH",
+    "which": "search",
+    "find": "search",
+    "locations": "list --locations",
+    "ls": "list",
+    "validate": "check --spec",
+    "lint": "check",
+    "overlap": "check --overlap",
+    "lock": "verify --accept",
+    "import": "install",
+    "signers": "sign --signers",
+    "worker": "goal worker",
+    "index": "config index",
+    "vectors": "config embeddings",
+    "sandbox": "config sandbox",
+    "completion": "config completion",
+    "settings": "config",
     "uninstall": "remove",
     "rm": "remove",
     "delete": "remove",
-    "ls": "list",
-    "create": "new",
-    "scaffold": "new",
     "upgrade": "update",
-    "lint": "check",
-    "call": "try",
     "mv": "rename",
-    "history": "undo",
-    "find": "search",
-    "select": "which",
+    "call": "try",
     "ask": "run",
-    "agent": "chat",
-    "reindex": "index",
-    "catalog": "catalogue",
-    "goals": "goal",
-    "workers": "worker",
     "web": "ui",
-    "browser": "ui",
-    "dashboard": "ui",
 }
 cli.headings = {
-    "list": say("See what there is"),
-    "init": say("Change it"),
-    "chat": say("Give it to a model"),
-    "trust": say("Check and trust"),
-    "completion": say("Your shell"),
+    "list": say("See"),
+    "new": say("Change"),
+    "chat": say("Run"),
+    "check": say("Check"),
+    "config": say("Set"),
 }
 
 
@@ -197,10 +155,13 @@ def run_click(args: list[str]) -> int:
     Raises:
         SatchelError: a command failed, or the arguments are invalid.
     """
-    import os
-
     if COMPLETE in os.environ:
         cli.main(args, prog_name="satchel")
+    if args[:1] == ["help"]:
+        args = [*args[1:], "--help"]
+    elif args[:1] == ["--json"]:
+        end = args.index("--") if "--" in args else len(args)
+        args = [*args[1:end], "--json", *args[end:]]
     try:
         with cli.make_context("satchel", args) as ctx:
             status: Any = cli.invoke(ctx)
@@ -232,8 +193,6 @@ def _message_and_hint(exc: click.UsageError, args: list[str]) -> tuple[str, str]
             return say("`{name}` takes no value", name=exc.option_name), hint
         return say("`{name}` needs a value", name=exc.option_name), hint
     if isinstance(exc, click.MissingParameter) and exc.param is not None:
-        if exc.param.name == "shell":
-            return say("Which shell? bash, zsh or fish"), hint
         return say("`{name}` is missing", name=exc.param.human_readable_name.upper()), hint
     return _plain(exc), hint
 

@@ -229,61 +229,46 @@ class Screen:
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[Sequence[str]]
     ) -> None:
-        """Write rows under headings; the last column is cut to the remaining width.
+        """Write rows under headings; only the last column is cut to the width.
 
-        A column with a heading and no content is omitted. If the width is too small, the widest
-        column is narrowed; a cell that exceeds it is written whole, and its row continues below.
+        A column with a heading and no content is omitted. If the other columns leave too little
+        room for the last one, each row takes two lines: the first columns, then the rest.
 
         Args:
             head: The headings.
             rows: Clean cells, without colours.
             styles: The style of each cell, row by row; missing ones are plain.
         """
-        every = range(len(head))
-        shown = [at for at in every if not head[at] or any(row[at] for row in rows)]
-        names = [head[at] for at in shown]
-        widths = self._columns(names, [[row[at] for at in shown] for row in rows])
-        self.stream.write(self.paint("  ".join(map(pad, names, widths)).rstrip(" "), "dim") + "\n")
+        shown = [at for at in range(len(head)) if not head[at] or any(row[at] for row in rows)]
+        widths = [max(width_of(row[at]) for row in (head, *rows)) for at in shown]
+        last = len(shown) - 1
+        room = self.width - sum(widths[:last]) - 2 * last
+        if not self.width or room >= min(_MIN_LAST_COLUMNS, widths[-1]):
+            split, indent = len(shown), 0
+        else:
+            split = next(
+                (at for at in range(last, 1, -1) if sum(widths[:at]) + 2 * at - 2 <= self.width), 1
+            )
+            indent = widths[0] + 2 if not head[shown[0]] else 2
+        names = "  ".join(pad(head[shown[at]], widths[at]) for at in range(split))
+        self.stream.write(self.paint(names.rstrip(" "), "dim") + "\n")
         for row, style in zip(rows, styles, strict=True):
             cells = [(row[at], style[at] if at < len(style) else "") for at in shown]
-            self.stream.write(self._row(cells, widths) + "\n")
+            self._cells(cells[:split], widths, room if split > last else 0)
+            if any(cell for cell, _ in cells[split:]):
+                self.stream.write(" " * indent)
+                rest = [cell for cell in cells[split:] if cell[0]]
+                taken = indent + sum(width_of(cell) + 2 for cell, _ in rest[:-1])
+                self._cells(rest, [0] * len(rest), max(self.width - taken, _MIN_LAST_COLUMNS))
 
-    def _columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-        """The width of each column; 0 for the last when there is no limit."""
-        content = [
-            max((width_of(row[at][: self.width or None]) for row in rows), default=0)
-            for at in range(len(head))
-        ]
-        # A column without a heading holds a mark or number and keeps its width.
-        least = [width_of(word) or size for word, size in zip(head, content, strict=True)]
-        widths = [*map(max, least, content)]
-        if not self.width:
-            return [*widths[:-1], 0]
-        room = self.width - 2 * (len(head) - 1)
-        wanted = min(max(_MIN_LAST_COLUMNS, self.width // 3), widths[-1])
-        while sum(widths[:-1]) + wanted > room:
-            wide = [at for at in range(len(head) - 1) if widths[at] > least[at]]
-            if not wide:
-                break
-            widths[max(wide, key=widths.__getitem__)] -= 1
-        return [*widths[:-1], max(room - sum(widths[:-1]), wanted)]
-
-    def _row(self, cells: Sequence[tuple[str, str]], widths: Sequence[int]) -> str:
-        lines: list[str] = []
-        line, used, start = "", 0, 0
-        for at, (cell, style) in enumerate(cells):
-            if at == len(cells) - 1:
-                cell = cut(cell, widths[at])  # noqa: PLW2901 - the visible part
-            if size := width_of(cell):
-                # A cell that would exceed the screen begins further to the left.
-                begin = min(start, max(self.width - size, 0)) if self.width else start
-                if used and begin < used + 2:
-                    lines.append(line)
-                    line, used = "", 0
-                line += " " * (begin - used) + self.paint(cell, style)
-                used = begin + size
-            start += widths[at] + 2
-        return "\n".join([*lines, line])
+    def _cells(self, cells: Sequence[tuple[str, str]], widths: Sequence[int], room: int) -> None:
+        """Write one line of cells; the last is cut to `room`, 0 means no limit."""
+        *others, (last, style) = cells
+        line = "".join(
+            self.paint(cell, how) + " " * (max(wide - width_of(cell), 0) + 2)
+            for (cell, how), wide in zip(others, widths, strict=False)
+        )
+        self.stream.write((line + self.paint(cut(last, room), style)).rstrip(" ") + "\n")
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -293,9 +278,14 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
+def plural(count: int, one: str, several: str) -> str:
+    """A number with its noun, such as `1 file` or `1,204 files`; both nouns are translated."""
+    return say("{count} {noun}", count=f"{count:,}", noun=one if count == 1 else several)
+
+
 def count_skills(count: int) -> str:
     """A number of skills, such as `1 skill`."""
-    return say("1 skill") if count == 1 else say("{count} skills", count=count)
+    return plural(count, say("skill"), say("skills"))
 
 
 def write_json(value: Any) -> None:

@@ -1,24 +1,25 @@
-"""The context of a command run, and the decorators `command` and `group`."""
+"""The context of a command run, the decorators `command` and `group`, input and progress bars."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from satchel.cli.console import Screen, one_line, print_error, write_json
-from satchel.cli.help import HelpCommand, HelpGroup, help_text
-from satchel.cli.options import AnyPath
-from satchel.errors import InternalError, NotFound, Refused, SatchelError, SkillBroken
-from satchel.i18n import listed, say
+from satchel.cli.console import Screen, cut, one_line, print_error, write_json
+from satchel.cli.options import AnyPath, HelpCommand, HelpGroup, help_text
+from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError, SkillBroken
+from satchel.i18n import join_names, say
 from satchel.settings import find_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
 
     from click.shell_completion import CompletionItem
 
@@ -37,8 +38,8 @@ _EXIT_CODES = {
 }
 """Error code of an envelope -> exit code, 1 for the others; as `exit_code` of the exceptions."""
 _ASKS_FOR_TRUST = {
-    "list": False, "load": False, "mcp install": False, "which": False, "chat": True,
-    "search": True, "catalogue": True, "run": True, "tools": True, "try": True, "goal plan": True,
+    "list": False, "mcp install": False, "search": False, "chat": True, "show --as-model": False,
+    "catalogue": True, "run": True, "tools": True, "try": True, "goal plan": True,
     "goal run": True,
 }  # fmt: skip
 """Commands that ask whether to trust an untrusted folder -> whether they print a note where they
@@ -97,7 +98,7 @@ class CliContext:
     @contextmanager
     def index_progress(self) -> Generator[None]:
         """Show a progress bar while a search waits for the index."""
-        from satchel.cli.progress import ProgressBar
+        from satchel.cli.context import ProgressBar
 
         with ProgressBar(say("Building the search index")) as progress:
             self.satchel.on_wait = lambda done, total: progress("", done, total)
@@ -146,19 +147,24 @@ class CliContext:
             where = short_path(first.path) + (f":{first.line}" if first.line else "")
             return SkillBroken(
                 say(
-                    "`{name}` is not a skill yet: {problem}",
+                    "`{name}` is not a skill: {problem}",
                     name=shown,
                     problem=one_line(first.message),
                 ),
                 say("{fix} (`{path}`)", fix=one_line(first.fix), path=one_line(where)),
             )
-        near = [f"`{one_line(item)}`" for item in names_like(name, library.every())]
-        hint = (
-            say("Did you mean {names}?", names=listed(near))
-            if near
-            else say("Run `satchel list --all` to see what there is")
-        )
-        return NotFound(say("There is no skill `{name}`", name=shown), hint)
+        near = names_like(name, library.every())
+        return no_such(say("skill"), name, near, "satchel list --all")
+
+
+def no_such(kind: str, name: str, near: Iterable[str] = (), command: str = "") -> NotFound:
+    """The error for an unknown name; the hint has similar names, else a command that lists all."""
+    names = join_names(f"`{one_line(one)}`" for one in near)
+    listing = say("Run `{command}`", command=command) if command else ""
+    return NotFound(
+        say("There is no {kind} `{name}`", kind=kind, name=one_line(name)),
+        say("Did you mean {names}?", names=names) if names else listing,
+    )
 
 
 def confirm(context: CliContext, question: str) -> bool:
@@ -178,7 +184,6 @@ def confirm(context: CliContext, question: str) -> bool:
             err.line()
         if answer in {"", "n", "no", "否"}:
             return False
-        err.line(say("Please answer `y` for yes or `n` for no"))
 
 
 @contextmanager
@@ -200,9 +205,7 @@ def _interruptible() -> Generator[None]:
 def confirm_change(context: CliContext, question: str, *, as_json: bool) -> bool:
     """Ask before a change; refuse it where there is no terminal to ask."""
     if as_json or not sys.stdin.isatty():
-        raise Refused(
-            say("Nobody is there to be asked"), say("Give `--yes`, or `--dry-run` to look")
-        )
+        raise Refused(say("Not a terminal; pass `--yes` to confirm"))
     return confirm(context, question)
 
 
@@ -250,7 +253,6 @@ def command(
     purpose: str,
     *examples: str,
     name: str | None = None,
-    more: str = "",
     json: bool = True,
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Declare a command: a function of the context and its options that returns the exit code.
@@ -259,10 +261,9 @@ def command(
         purpose: Its help; the first line is also shown in the list of commands.
         examples: Command lines that can be run.
         name: Its name, if not that of the function.
-        more: Help after the examples.
         json: Whether it has the option `--json`.
     """
-    text, first = help_text(purpose, *examples, more=more), purpose.partition("\n")[0]
+    text, first = help_text(purpose, *examples), purpose.partition("\n")[0]
 
     def declare(function: Callable[..., int]) -> click.Command:
         @click.pass_obj
@@ -274,7 +275,7 @@ def command(
 
         made = click.command(name, cls=HelpCommand, help=text, short_help=first)(begin)
         if json:
-            message = say("Print JSON, for scripts.")
+            message = say("Print {format}.", format="JSON")
             made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=message))
         made.params += global_options(hidden=True)
         return made
@@ -286,8 +287,6 @@ def group(
     purpose: str,
     *examples: str,
     modules: Mapping[str, str],
-    headings: Mapping[str, str],
-    more: str = "",
 ) -> Callable[[Callable[..., int]], HelpGroup]:
     """Declare a group of commands; the function runs before them, or alone when none is named.
 
@@ -295,16 +294,14 @@ def group(
         purpose: As in `command`.
         examples: As in `command`.
         modules: Command name -> `module:variable` below `satchel.cli`.
-        headings: First command of a section -> the section's title.
-        more: As in `command`.
     """
-    text, first = help_text(purpose, *examples, more=more), purpose.partition("\n")[0]
+    text, first = help_text(purpose, *examples), purpose.partition("\n")[0]
 
     def declare(function: Callable[..., int]) -> HelpGroup:
         made = click.group(cls=HelpGroup, help=text, short_help=first, invoke_without_command=True)(
             click.pass_obj(function)
         )
-        made.modules, made.headings = modules, headings
+        made.modules = modules
         made.params += global_options(hidden=True)
         return made
 
@@ -327,16 +324,14 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             is_eager=True,
             callback=set_project,
             hidden=hidden,
-            help=say("The project's folder; by default the root found from the current one."),
+            help=say("The project's folder; default: found from here."),
         ),
         click.Option(  # `main` has parsed it already
             ["--color/--no-color", "colour"],
             default=None,
             expose_value=False,
             hidden=hidden,
-            help=say(
-                "Colours always or never; by default on a terminal, unless `NO_COLOR` is set."
-            ),
+            help=say("Always or never use colours."),
         ),
     ]
 
@@ -372,5 +367,110 @@ def completions(
     return [
         CompletionItem(name, help=one_line(skill.description)[:60])
         for name, skill in sorted(named.items())
-        if name == skill.typed
+        if name == skill.reference
     ]
+
+
+_SHOW_AFTER_S = 1.0
+_MAX_NAME_COLUMNS = 24
+_Item = TypeVar("_Item")
+
+
+class ProgressBar:
+    """A bar that is called with progress: `bar(name, done, total)`."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._began = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+        self._bar: Any = None
+        self._at = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(kind, error, trace)
+            self._bar = None
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """Show that `done` of `total` are done, and that `name` is next."""
+        if not self._is_terminal or time.monotonic() - self._began < _SHOW_AFTER_S:
+            return
+        if self._bar is None:
+            if done >= total:
+                return
+            self._bar = click.progressbar(
+                length=total,
+                label=self._label,
+                file=sys.stderr,
+                item_show_func=lambda item: cut(one_line(str(item or "")), _MAX_NAME_COLUMNS),
+            ).__enter__()
+        self._bar.update(max(done - self._at, 0), name)
+        self._at = done
+
+
+def with_progress(items: Sequence[_Item], label: str) -> Iterator[_Item]:
+    """Yield the items one by one under a progress bar."""
+    with ProgressBar(label) as progress:
+        for at, item in enumerate(items):
+            progress("", at, len(items))
+            yield item
+        progress("", len(items), len(items))
+
+
+_STDIN = "-"
+_MAX_GOAL_BYTES = 1 << 20
+
+
+def read_goal(context: CliContext, words: Sequence[str], such_as: str) -> str:
+    """Read the goal from arguments, or from stdin for `-`; `such_as` is for the hint."""
+    given = " ".join(words).strip()
+    text = _read_stdin(context) if given == _STDIN else given
+    if not text.strip():
+        raise InvalidInput(
+            say("`{name}` is missing", name="TEXT"),
+            say("Run `{command}`", command=f'{such_as} "review this pull request"'),
+        )
+    return text
+
+
+def _read_stdin(context: CliContext) -> str:
+    if sys.stdin.isatty():
+        context.err.line(say("{key} ends it", key="Ctrl-D"), "dim")
+    data = read_bytes(_STDIN, _MAX_GOAL_BYTES, "")
+    if b"\0" in data:
+        raise InvalidInput(say("stdin is not text"))
+    if len(data) > _MAX_GOAL_BYTES:
+        raise too_large("stdin", _MAX_GOAL_BYTES)
+    return data.decode("utf-8-sig", "replace")
+
+
+def too_large(path: str, limit: int) -> InvalidInput:
+    """The error for an input beyond its limit."""
+    return InvalidInput(
+        say("`{path}` has more than {count} bytes", path=one_line(path), count=limit)
+    )
+
+
+def read_bytes(path: str, max_bytes: int, hint: str) -> bytes:
+    """Read a file, or stdin for `-`, up to one byte beyond the limit; `hint` if it is missing."""
+    try:
+        if path == _STDIN:
+            return sys.stdin.buffer.read(max_bytes + 1)
+        with open(os.path.expanduser(path), "rb") as stream:
+            return stream.read(max_bytes + 1)
+    except FileNotFoundError as exc:
+        raise NotFound(say("There is no `{path}`", path=one_line(path)), hint) from exc
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or str(exc)
+        raise Refused(
+            say("`{path}` cannot be read: {reason}", path=one_line(path), reason=reason),
+            say("Check the permissions"),
+        ) from exc

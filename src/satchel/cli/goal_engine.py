@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import threading
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -13,15 +12,15 @@ import click
 
 from satchel._optional import must_be_installed
 from satchel.cli.console import one_line
-from satchel.cli.options import OneOf, allow_tools_option, model_option
-from satchel.errors import InvalidInput, Refused, SatchelError, SettingsError
+from satchel.cli.options import OneOf, allow_tools_option, model_option, wrong_form
+from satchel.errors import InvalidInput, Refused, SettingsError
 from satchel.goals.approvals import asks_model, first_unapproved, needs_model
 from satchel.goals.engines import factory
-from satchel.goals.engines.factory import ENGINES, goals_folder, is_shared
-from satchel.i18n import listed, render, say
+from satchel.goals.engines.factory import ENGINES, chosen_engine, goals_folder, is_shared
+from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from satchel.agent.tool_steps import ToolSteps
     from satchel.cli.context import CliContext
@@ -53,17 +52,14 @@ def run_options(function: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(function)
     def run(context: CliContext, **given: Any) -> int:
+        given.setdefault("detach", False)
         options = RunOptions(**{name: given.pop(name) for name in RunOptions._fields})
         return function(context, options=options, **given)
 
     decorated: Callable[..., Any] = run
     for option in (
-        complete_hints,
         allow_tools_option(),
         model_option(),
-        click.option(
-            "--detach", is_flag=True, help=say("Do not wait: let it go on in the background.")
-        ),
         engine_option,
     ):
         decorated = option(decorated)
@@ -77,72 +73,30 @@ def require_allowed_tools(context: CliContext, plan: Plan) -> None:
         raise Refused(
             say("Step `{step}` calls `{tool}`, which may write or use the network",
                 step=step.id, tool=one_line(step.tool)),
-            say("Give `--allow-tools` to allow that"),
+            say("Pass `--allow-tools` to allow that"),
         )  # fmt: skip
 
 
-def needs_allow_tools(context: CliContext, report: GoalReport, from_step: str = "") -> bool:
+def needs_allow_tools(context: CliContext, report: GoalReport) -> bool:
     """Whether a retry needs `--allow-tools`; never where workers run the steps."""
     from satchel.goals.approvals import retried_plan
 
     if is_shared(context.satchel.settings, report.engine):
         return False
-    return first_unapproved(context.satchel, retried_plan(report, from_step).steps) is not None
+    return first_unapproved(context.satchel, retried_plan(report, "").steps) is not None
 
 
 def worker_command(context: CliContext, report: GoalReport) -> str:
     """The command that starts a worker for the unfinished steps of a goal."""
     left = (step for step in report.plan.steps if report.steps[step.id].state != "done")
     yes = "" if first_unapproved(context.satchel, left) is None else " --allow-tools"
-    return f"satchel worker --engine {report.engine}{yes}"
-
-
-_COMMAND = re.compile(r"`(satchel goal (?!plan\b)([a-z]+)(?: (?![^`]*--help)[^`]*)?)`")
-"""A command about a stored goal, in backticks."""
-_RUNS_STEPS = {"resume", "retry", "run"}
-
-
-def complete_hints(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options of a failed command to the commands that its error names.
-
-    Without `--engine` these would be about another goal of the same name.
-    """
-
-    @wraps(function)
-    def run(*given: Any, **options: Any) -> int:
-        try:
-            return function(*given, **options)
-        except SatchelError as exc:
-            repeated = ["--engine", options["engine"]] if options.get("engine") else []
-            if options.get("yes") and "model" in options:  # `--allow-tools`, not `remove --yes`
-                repeated.append("--allow-tools")
-            exc.message = with_options(render(exc.message), repeated)
-            exc.hint = with_options(render(exc.hint), repeated)
-            raise
-
-    return run
-
-
-def with_options(text: str, options: Sequence[str]) -> str:
-    """Add `--engine` with its value, and `--allow-tools`, to the goal commands named in a text."""
-
-    def add(found: re.Match[str]) -> str:
-        whole, verb = found[1], found[2]
-        has = {word.partition("=")[0] for word in whole.split()}
-        if "--engine" in options and "--engine" not in has:
-            head = whole.removesuffix(" --allow-tools")
-            whole = f"{head} {' '.join(options[:2])}{whole[len(head) :]}"
-        if "--allow-tools" in options and "--allow-tools" not in has and verb in _RUNS_STEPS:
-            whole += " --allow-tools"
-        return f"`{whole}`"
-
-    return _COMMAND.sub(add, text) if options else text
+    return f"satchel goal worker --engine {report.engine}{yes}"
 
 
 def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--engine`, for every command about goals."""
     return click.option(
-        "--engine", type=OneOf(ENGINES), help=say("Where the goal is kept; the setting by default.")
+        "--engine", type=OneOf(ENGINES), help=say("Default: the setting `engine`.")
     )(function)
 
 
@@ -210,7 +164,7 @@ def _print_other_models(context: CliContext, model: str, plan: Plan | None) -> N
             others.setdefault(step.model, []).append(one_line(step.id))
     for other, steps in others.items():
         message = say("The plan sends these steps to `{model}`: {steps}",
-                      model=one_line(other), steps=listed(steps))  # fmt: skip
+                      model=one_line(other), steps=join_names(steps))  # fmt: skip
         context.err.line(message, "yellow")
 
 
@@ -251,8 +205,9 @@ def make_limiter(settings: Settings, engine: str | None) -> SharedLimiter | None
         return None
     from satchel.goals.rate_limits import SharedLimiter
 
-    if (engine or settings.engine) != "local" and settings.database.startswith("postgres"):
-        return SharedLimiter(limits, settings.database)
+    _, address = chosen_engine(settings, engine)
+    if address.startswith("postgres"):
+        return SharedLimiter(limits, address)
     return SharedLimiter(limits, os.path.join(goals_folder(settings), "limits.sqlite"))
 
 
@@ -262,20 +217,11 @@ def limits_of(table: Any) -> dict[str, Limit]:
 
     found: dict[str, Limit] = {}
     for provider, row in cast("dict[str, dict[str, Any]]", table).items():
-        unknown = sorted(set(row) - {"per_second", "at_once"})
-        if unknown:
-            raise SettingsError(
-                say("`limits.{provider}` has `{name}`, which means nothing",
-                    provider=provider, name=unknown[0]),
-                say("Write `per_second` and `at_once`"),
-            )  # fmt: skip
         rate, most = row.get("per_second"), row.get("at_once")
-        if not _is_number(rate, float) or not _is_number(most, int):
-            raise SettingsError(
-                say("`limits.{provider}` has a number that is none, or not above 0",
-                    provider=provider),
-                say("Write `per_second = 5` and `at_once = 3`"),
-            )  # fmt: skip
+        known = set(row) <= {"per_second", "at_once"}
+        if not known or not _is_number(rate, float) or not _is_number(most, int):
+            form = "{ per_second = 5, at_once = 3 }"
+            raise SettingsError(wrong_form(f"limits.{provider}", form, str(row)).message)
         found[provider] = Limit(rate, most)
     return found
 
@@ -301,19 +247,12 @@ def read_inputs(pairs: Iterable[str], plan: Plan) -> dict[str, Any]:
     for pair in pairs:
         name, mark, text = pair.partition("=")
         if not mark or not name:
-            raise InvalidInput(
-                say("`--input` needs `name=value`, not `{value}`", value=pair),
-                say("Write `--input week=46`"),
-            )
-        if name in given:
-            raise InvalidInput(
-                say("`--input {name}=…` is given twice", name=name), say("Give each input once")
-            )
+            raise wrong_form("--input", "NAME=VALUE", pair)
         if plan.steps and name not in plan.inputs and name not in wanted:
-            known = sorted({*plan.inputs, *wanted})
+            known = join_names(f"`{one_line(one)}`" for one in sorted({*plan.inputs, *wanted}))
             raise InvalidInput(
-                say("The plan has no input `{name}`", name=one_line(name)),
-                _which_input(name, known),
+                say("There is no {kind} `{name}`", kind=say("input"), name=one_line(name)),
+                say("Did you mean {names}?", names=known) if known else "",
             )
         usual = plan.inputs.get(name)
         if usual is None or isinstance(usual, str):
@@ -322,20 +261,5 @@ def read_inputs(pairs: Iterable[str], plan: Plan) -> dict[str, Any]:
         try:
             given[name] = json.loads(text)
         except ValueError as exc:
-            raise InvalidInput(
-                say("`--input {name}=…` is not JSON: {reason}", name=name, reason=exc),
-                say("The plan has {value} there; give such a value", value=json.dumps(usual)),
-            ) from exc
+            raise wrong_form(f"--input {name}", json.dumps(usual), text) from exc
     return given
-
-
-def _which_input(name: str, known: list[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return say("Did you mean {names}?", names=f"`{near[0]}`")
-    if known:
-        return say("It has {names}", names=listed(f"`{one_line(one)}`" for one in known))
-    return say("It has none: write it under `inputs`, and use it as `{{{{inputs.{name}}}}}`",
-               name=one_line(name))  # fmt: skip

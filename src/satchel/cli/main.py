@@ -37,11 +37,11 @@ def run(args: Sequence[str]) -> int:
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     options = args[: args.index("--")] if "--" in args else args
-    as_json = "--json" in options or "--format json" in " ".join(options).replace("=", " ")
+    as_json = "--json" in options
     switches = [word for word in options if word in ("--color", "--no-color")]
     # Parsed here too, because an error may occur before click has parsed its options.
     CommandRun.colour = switches[-1] == "--color" if switches else None
-    if args == ["--version"]:
+    if args in (["--version"], ["-V"]):
         return guarded(_version)
     plain = bool(args) and args[0] == "list" and _FAST_OPTIONS.issuperset(args[1:])
     if plain and COMPLETE not in os.environ:

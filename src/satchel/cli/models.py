@@ -7,13 +7,16 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from satchel._optional import require
 from satchel.cli.console import one_line
+from satchel.cli.options import Amount, WholeNumber, allow_tools_option, model_option
 from satchel.errors import InvalidInput, MissingExtra, ModelFailed
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from satchel.agent import Agent, Limits
     from satchel.cli.context import CliContext
@@ -34,21 +37,30 @@ def choose_model(context: CliContext, given: str | None) -> str:
     if name:
         return name
     raise InvalidInput(
-        say("No model is chosen"),
-        say(
-            "Give `--model {name}`, set the variable `SATCHEL_MODEL`, or write "
-            '`model = "{name}"` into `{path}`',
-            name=_SUCH_AS,
-            path=context.satchel.settings.paths.config,
-        ),
+        say("No model is set"),
+        say("Pass `--model {name}`, or run `satchel config set model {name}`", name=_SUCH_AS),
     )
 
 
-def limits_of(max_requests: int | None, max_tokens: int | None, max_cost: float | None) -> Limits:
+def turn_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--model`, `--allow-tools` and the limits of a turn."""
+    for option in (
+        click.option("--max-cost", type=Amount(), metavar="DOLLARS",
+                     help=say("Maximum cost of a turn, if the price is known.")),
+        click.option("--max-requests", type=WholeNumber(1), metavar="N",
+                     help=say("Maximum number of requests of a turn.")),
+        allow_tools_option(),
+        model_option(),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def limits_of(max_requests: int | None, max_cost: float | None) -> Limits:
     """The limits of a turn; requests keep their default when None."""
     from satchel.agent.events import Limits
 
-    limits = Limits(total_tokens=max_tokens, cost=max_cost)
+    limits = Limits(cost=max_cost)
     return limits if max_requests is None else limits._replace(requests=max_requests)
 
 
@@ -79,7 +91,7 @@ def _with_hint(name: str, reason: str) -> ModelFailed | MissingExtra:
         return ModelFailed(
             say("The model `{name}` needs `{variable}`, which is not set",
                 name=name, variable=found[1]),
-            say("Set the variable: `export {variable}=…`", variable=found[1]),
+            say("Run `{command}`", command=f"export {found[1]}=…"),
         )  # fmt: skip
     if found := _INSTALL(reason):
         return MissingExtra(
@@ -87,6 +99,6 @@ def _with_hint(name: str, reason: str) -> ModelFailed | MissingExtra:
             say("Run `{command}`", command=found[1]),
         )
     return ModelFailed(
-        say("There is no model `{name}`", name=name),
+        say("There is no {kind} `{name}`", kind=say("model"), name=name),
         say("Name it as `provider:model`, such as `{name}`", name=_SUCH_AS),
     )

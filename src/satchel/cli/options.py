@@ -1,4 +1,7 @@
-"""Parameter types and options that several commands share; errors name the option and a fix."""
+"""Parameter types, shared options and the layout of `--help`.
+
+Click counts characters, of which a Chinese one takes two columns, and its headings are English.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from satchel.cli.console import one_line, pad, width_of, wrap
 from satchel.errors import InvalidInput
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from click.shell_completion import CompletionItem
 
 
 class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
@@ -24,40 +30,18 @@ class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse the number."""
-        given = {"option": _option(param), "value": value}
         try:
             number = int(value)
-        except ValueError as exc:
-            text = say("`{option}` needs a whole number, not `{value}`", **given)
-            raise InvalidInput(text, help_hint(ctx)) from exc
-        if number < self.least:
-            text = say("`{option}` must be at least {least}, not `{value}`", least=self.least,
-                       **given)  # fmt: skip
-        elif self.most is not None and number > self.most:
-            text = say("`{option}` must be at most {most}, not `{value}`", most=self.most, **given)
-        else:
-            return number
-        raise InvalidInput(text, help_hint(ctx))
-
-
-class Share(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
-    """A number from 0 to 1; `90%` is 0.9."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse the share."""
-        text = str(value).strip()
-        share = _number(text.removesuffix("%"), -1.0) / (100 if text.endswith("%") else 1)
-        if 0 <= share <= 1:
-            return share
-        raise InvalidInput(
-            say("`{option}` needs a number from 0 to 1, not `{value}`", option=_option(param),
-                value=value),
-            help_hint(ctx),
-        )  # fmt: skip
+        except ValueError:
+            number = self.least - 1
+        if number < self.least or (self.most is not None and number > self.most):
+            limits = f"{self.least}…{'' if self.most is None else self.most}"
+            raise InvalidInput(
+                say("`{option}` needs a whole number ({limits}), not `{value}`",
+                    option=_option(param), limits=limits, value=value),
+                help_hint(ctx),
+            )  # fmt: skip
+        return number
 
 
 class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
@@ -69,7 +53,10 @@ class Amount(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - g
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Parse the amount."""
-        number = _number(str(value).strip().removeprefix("$"), 0.0)
+        try:
+            number = float(str(value).strip().removeprefix("$"))
+        except ValueError:
+            number = 0.0
         if 0 < number < float("inf"):
             return number
         raise InvalidInput(
@@ -95,10 +82,10 @@ class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument] - gener
         given = str(value).lower().replace("_", "-")
         near = [word for word in self.words if given and word.startswith(given)]
         near = near or get_close_matches(given, self.words, n=1, cutoff=0.6)
-        names = listed(f"`{word}`" for word in near)
+        names = join_names(f"`{word}`" for word in near)
         raise InvalidInput(
             say("`{option}` is one of {words}, not `{value}`", option=_option(param), value=value,
-                words=listed(f"`{word}`" for word in self.words)),
+                words=join_names(f"`{word}`" for word in self.words)),
             say("Did you mean {names}?", names=names) if near else help_hint(ctx),
         )  # fmt: skip
 
@@ -122,29 +109,64 @@ def all_option(text: str) -> Callable[..., Any]:
     return flag_option("--all", text, "everything")
 
 
-def dry_run_option(text: str = "") -> Callable[..., Any]:
+def dry_run_option() -> Callable[..., Any]:
     """`--dry-run`."""
-    return flag_option("--dry-run", text or say("Show what would change, and stop."))
+    return flag_option("--dry-run", say("Show the changes without applying them."))
 
 
-def input_option(text: str) -> Callable[..., Any]:
+def yes_option(parameter: str = "yes") -> Callable[..., Any]:
+    """`--yes`, `-y`."""
+    return click.option("-y", "--yes", parameter, is_flag=True, help=say("Do not ask."))
+
+
+def input_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--input NAME=VALUE`, repeatable."""
-    return click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE", help=text)
+    return click.option("--input", "inputs", multiple=True, metavar="NAME=VALUE",
+                        help=say("A value for the plan's inputs."))(function)  # fmt: skip
 
 
-def limit_option(text: str, default: int | None = None) -> Callable[..., Any]:
+def limit_option(default: int | None = None) -> Callable[..., Any]:
     """`--limit N`, at least 1."""
+    text = say("Maximum number of rows.")
     return click.option("--limit", type=WholeNumber(1), default=default, metavar="N", help=text)
 
 
-def model_option(text: str = "") -> Callable[..., Any]:
+def model_option() -> Callable[..., Any]:
     """`--model PROVIDER:NAME`."""
-    return click.option("--model", metavar="PROVIDER:NAME", help=text or say("Who answers."))
+    text = say("The model to use; default: the setting `model`.")
+    return click.option("--model", metavar="PROVIDER:NAME", help=text)
 
 
-def allow_tools_option(text: str = "") -> Callable[..., Any]:
+def allow_tools_option() -> Callable[..., Any]:
     """`--allow-tools`, as the parameter `yes`."""
-    return flag_option("--allow-tools", text or say("Let every tool be called."), "yes")
+    return flag_option("--allow-tools", say("Allow all tool calls."), "yes")
+
+
+def cannot_combine(*names: str) -> InvalidInput:
+    """The error for options and arguments that exclude each other."""
+    shown = join_names(f"`{name}`" for name in names)
+    ctx = click.get_current_context(silent=True)
+    return InvalidInput(say("Give one of {names}", names=shown), help_hint(ctx))
+
+
+def needs(name: str, other: str) -> InvalidInput:
+    """The error for an option or argument without another one."""
+    ctx = click.get_current_context(silent=True)
+    return InvalidInput(say("`{name}` needs `{other}`", name=name, other=other), help_hint(ctx))
+
+
+def wrong_form(option: str, form: str, value: str) -> InvalidInput:
+    """The error for a value of another form."""
+    return InvalidInput(
+        say("`{option}` needs a value such as `{form}`, not `{value}`", option=option, form=form,
+            value=one_line(value)),
+    )  # fmt: skip
+
+
+def missing(name: str) -> InvalidInput:
+    """The error for a missing argument."""
+    ctx = click.get_current_context(silent=True)
+    return InvalidInput(say("`{name}` is missing", name=name), help_hint(ctx))
 
 
 def help_hint(ctx: click.Context | None) -> str:
@@ -159,8 +181,175 @@ def _option(param: click.Parameter | None) -> str:
     return param.opts[0] if is_option else param.human_readable_name.upper()
 
 
-def _number(text: str, other: float) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return other
+class HelpWriter(click.HelpFormatter):
+    """A help formatter that wraps by display width."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """Write the usage line."""
+        prefix = say("Usage: ") if prefix is None else prefix
+        self._paragraph(f"{prog} {args}", prefix, " " * width_of(f"{prefix}{prog} "))
+
+    def write_heading(self, heading: str) -> None:
+        """Write a heading; those of click are translated."""
+        text = {"Options": say("Options"), "Commands": say("Commands")}.get(heading, heading)
+        self.write(f"{' ' * self.current_indent}{text}{say(': ').rstrip(' ')}\n")
+
+    def write_text(self, text: str) -> None:
+        r"""Write paragraphs; one that begins with `\b` keeps its lines, as in click."""
+        indent = " " * self.current_indent
+        for at, part in enumerate(text.strip("\n").split("\n\n")):
+            if at:
+                self.write("\n")
+            if part.startswith("\b\n"):
+                self.write("".join(f"{indent}{line}\n" for line in part[2:].split("\n")))
+            else:
+                self._paragraph(" ".join(part.split()), indent, indent)
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write options or commands beside their descriptions."""
+        table = list(rows)
+        indent = " " * self.current_indent
+        first = min(max((width_of(term) for term, _ in table), default=0), col_max)
+        hang = indent + " " * (first + col_spacing)
+        for term, meaning in table:
+            lead = indent + pad(term, first + col_spacing)
+            if width_of(term) > first:
+                self.write(f"{indent}{term}\n")
+                lead = hang
+            self._paragraph(" ".join(meaning.split()), lead, hang)
+
+    def _paragraph(self, text: str, lead: str, hang: str) -> None:
+        lines = wrap(text, max(self.width - width_of(hang), 10))
+        whole = [lead + lines[0], *(hang + line for line in lines[1:])]
+        self.write("".join(f"{line.rstrip(' ')}\n" for line in whole))
+
+
+class _HelpContext(click.Context):
+    formatter_class = HelpWriter
+
+
+class _TranslatedHelp(click.Command):
+    """A command with translated help, and `-h` as an unlisted alias of `--help`."""
+
+    context_class = _HelpContext
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = say("Show this help and exit.")
+        return option
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        parser: Any = super().make_parser(ctx)
+        option = self.get_help_option(ctx)
+        if option is not None:
+            parser.add_option(option, ["-h"], option.name, action="store_const", const=True)
+        return parser
+
+
+class HelpCommand(_TranslatedHelp):
+    """A command whose help and errors are translated."""
+
+    allow_extra_args = True  # so that `parse_args` reports them, not click
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            words = " ".join(rest)
+            raise InvalidInput(
+                say("`{command}` does not take `{words}`", command=ctx.command_path, words=words),
+                help_hint(ctx),
+            )
+        return rest
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete also the global options, which the help of a command hides."""
+        from click.shell_completion import CompletionItem
+
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            found += [
+                CompletionItem(name, help=option.help)
+                for option in self.params
+                if isinstance(option, click.Option) and option.hidden
+                for name in (*option.opts, *option.secondary_opts)
+                if name.startswith(incomplete)
+            ]
+        return found
+
+
+class HelpGroup(_TranslatedHelp, click.Group):
+    """A group that imports a command when it is run, and lists commands in sections."""
+
+    modules: Mapping[str, str] = {}
+    """Command name -> `module:variable` below `satchel.cli`, in the order of the help."""
+    synonyms: Mapping[str, str] = {}
+    """Name of a command in other programs -> its name here."""
+    headings: Mapping[str, str] = {}
+    """First command of a section -> the section's title."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands in the order of the help."""
+        del ctx
+        return list(self.modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name in self.modules and cmd_name not in self.commands:
+            from importlib import import_module
+
+            module, _, variable = self.modules[cmd_name].partition(":")
+            self.add_command(getattr(import_module(f"satchel.cli.{module}"), variable), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands; a section's title stands beside its first command."""
+        width = max(map(len, self.modules))
+        wide = max(map(width_of, self.headings.values()), default=0)
+        rows: list[tuple[str, str]] = []
+        for name in self.modules:
+            title = f"{pad(self.headings.get(name, ''), wide)}  " if wide else ""
+            found = self.get_command(ctx, name)
+            rows.append(
+                (title + name.ljust(width), found.get_short_help_str(1_000) if found else "")
+            )
+        with formatter.section(say("Commands")):
+            formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve the command; the error for an unknown one names the nearest."""
+        name = args[0]
+        if self.get_command(ctx, name) is not None or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        import difflib
+
+        path = ctx.command_path
+        before = path.partition(" ")[2] + " " if " " in path else ""
+        near = self.synonyms.get(name) or next(
+            iter(difflib.get_close_matches(name, self.modules, n=1)), ""
+        )
+        if near:
+            raise InvalidInput(
+                say("There is no command `{name}`; did you mean `satchel {near}`?",
+                    name=before + name, near=before + near)
+            )  # fmt: skip
+        raise InvalidInput(
+            say("There is no command `{name}`", name=before + name),
+            say("Run `{command} --help`", command=path),
+        )
+
+
+def help_text(purpose: str, *examples: str) -> str:
+    """Combine a command's purpose and its examples."""
+    lines = "\n".join(f"  {example}" for example in examples)
+    return f"{purpose}\n\n\b\n{say('Examples:')}\n{lines}"

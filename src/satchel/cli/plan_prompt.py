@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from satchel.cli.console import error_dict, one_line, write_json
+from satchel.cli.console import error_dict, one_line, plural, write_json
 from satchel.cli.context import confirm
+from satchel.cli.options import OneOf, dry_run_option, yes_option
 from satchel.errors import Incomplete, Refused, SatchelError
 from satchel.i18n import say
 from satchel.presentation.wording import names_of
@@ -36,32 +37,36 @@ _MARKS: dict[Kind, tuple[str, str]] = {
     "refused": ("✗", "red"),
 }
 _COLOURS = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "red"}
-RISK = say("Install what the scan blocked, and write this reason into the lockfile.")
+RISK = say("Install what the scan blocked; the reason is recorded.")
 _MAX_STEPS_SHOWN = 8
 """Larger plans are shown as counts, and the skills that need attention."""
 _MAX_NOTES_SHOWN = 12
-_SCAN_EXTRA = 'pip install "satchel[scan]"'
 
 
 def decide_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of every command that changes skills."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help=say("Show what would change, and stop.")),
-        click.option("--yes", is_flag=True, help=say("Do not ask.")),
-    ):
-        function = option(function)
-    return function
+    return dry_run_option()(yes_option()(function))
+
+
+def change_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of the commands that install skills."""
+    function = scope_option(decide_options(function))
+    return click.option("--accept-risk", metavar="WHY", default="", help=RISK)(function)
 
 
 def scope_option(function: Callable[..., int]) -> Callable[..., int]:
-    """Add `--global`, for the user's own skills."""
-    words = say("Your own skills for all projects (`~/.config/agents/skills`), not this project's.")
-    return click.option("--global", "everywhere", is_flag=True, help=words)(function)
+    """Add `--scope`."""
+    return click.option(
+        "--scope",
+        type=OneOf(["project", "user"]),
+        default="project",
+        help=say("`project` (default), or `user`: your own, for all projects."),
+    )(function)
 
 
-def open_store(session: CliContext, *, everywhere: bool) -> Store:
+def open_store(session: CliContext, scope: str) -> Store:
     """Return the store of the project, or of the user."""
-    return session.satchel.store("global" if everywhere else "project")
+    return session.satchel.store("global" if scope == "user" else "project")
 
 
 def confirm_and_apply(
@@ -76,14 +81,7 @@ def confirm_and_apply(
 ) -> int:
     """Show a plan, ask, apply it; returns the exit code.
 
-    Args:
-        session: The context of this run.
-        store: Applies the plan.
-        plan: The plan.
-        yes: Do not ask.
-        dry_run: Only show it.
-        as_json: Print JSON.
-        accept_risk: Why blocked skills are installed.
+    `yes` asks nothing; `accept_risk` is the reason to install blocked skills.
     """
     try:
         return _confirm_and_apply(
@@ -119,7 +117,7 @@ def _confirm_and_apply(
     as_json: bool,
     accept_risk: str,
 ) -> int:
-    from satchel.presentation.changes import reason_to_confirm, used_yara
+    from satchel.presentation.changes import reason_to_confirm
 
     refused = plan.of_kind("refused")
     if len(refused) == len(plan.steps) == 1 and refused[0].error is not None:
@@ -127,9 +125,6 @@ def _confirm_and_apply(
     print_repairs(session, plan.stage.notes)
     if not as_json:
         print_plan(session, plan)
-        if plan.op != "add" and not used_yara(plan):  # we wrote what is added
-            words = say("YARA rules were not used; `{command}` brings them", command=_SCAN_EXTRA)
-            session.err.line(words, "dim")
     if dry_run:
         if as_json:
             write_json({**plan.to_dict(), "dry_run": True})
@@ -137,7 +132,7 @@ def _confirm_and_apply(
             _show_diff(session, plan)
         return 1 if refused or (plan.blocked and not accept_risk) else 0
     reason = "" if yes else reason_to_confirm(plan, accept_risk)
-    if reason and not ask(session, one_line(reason), say("Go on?")):
+    if reason and not ask(session, one_line(reason)):
         session.err.line(say("Nothing was changed"))
         return 0
     receipt = store.apply(plan, accept_risk=accept_risk)
@@ -150,18 +145,15 @@ def _confirm_and_apply(
     return 1 if refused or receipt.left else 0
 
 
-def ask(session: CliContext, reason: str, question: str, hint: str = "") -> bool:
+def ask(session: CliContext, reason: str) -> bool:
     """Ask on the terminal until the answer is valid.
 
     Raises:
         Refused: stdin is not a terminal.
     """
     if not sys.stdin.isatty():
-        raise Refused(
-            say("{reason}, and nobody is there to ask", reason=reason),
-            hint or say("Look at it with `--dry-run`, then give `--yes`"),
-        )
-    return confirm(session, f"{reason}. {question}")
+        raise Refused(reason, say("Not a terminal; pass `--yes` to confirm"))
+    return confirm(session, f"{reason}{say('. ')}{say('Continue?')}")
 
 
 def _names(steps: Sequence[ChangeStep]) -> str:
@@ -192,7 +184,8 @@ def print_plan(session: CliContext, plan: ChangePlan) -> None:
     verdicts = Counter(step.report.verdict for step in plan.changes if step.report is not None)
     if verdicts:
         counts = [
-            f"{verdict_words(verdict)} {count}" for verdict, count in sorted(verdicts.items())
+            plural(count, verdict_words(verdict), verdict_words(verdict))
+            for verdict, count in sorted(verdicts.items())
         ]
         err.line(say("Scan: {counts}", counts=", ".join(counts)))
     _show_refused(err, plan.of_kind("refused"))
@@ -210,7 +203,7 @@ def print_plan(session: CliContext, plan: ChangePlan) -> None:
 def _print_count(err: Screen, plan: ChangePlan, kind: Kind, word: str) -> None:
     if count := len(plan.of_kind(kind)):
         mark, style = _MARKS[kind]
-        err.line(f"{count} {word}", "", "", None, [(mark, style), (" ", "")])
+        err.line(plural(count, word, word), "", "", None, [(mark, style), (" ", "")])
 
 
 def _show_refused(err: Screen, steps: Sequence[ChangeStep]) -> None:
@@ -291,8 +284,8 @@ def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> No
     err = session.err  # flushes the paths above
     if receipt.left:
         names = _names(receipt.left)
-        err.line(say("Left out, because the scan blocked it: {names}", names=names), "red")
-        err.line(say("To install it all the same, give `--accept-risk WHY`"), "", say("hint: "))
+        text = say("Blocked: {names}; `--accept-risk WHY` installs it anyway", names=names)
+        err.line(text, "red")
     if refused := plan.of_kind("refused"):
         err.line(say("Skipped: {names}", names=_names(refused)), "yellow")
     if not receipt.done:
@@ -302,10 +295,14 @@ def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> No
     err.write(err.paint(_done(plan, receipt), "green") + "\n")
     for note in receipt.notes:
         err.line(one_line(note), "yellow")
+    if plan.op == "import" and plan.scope.name != "global":
+        places = [step.after.place for step in receipt.done if step.after is not None]
+        if far := next((one.url for one in places if os.path.isabs(one.url)), ""):
+            text = say("The lockfile names a path of this machine: {path}", path=far)
+            err.line(one_line(text), "yellow")
     if plan.op != "lock" and receipt.number:
-        everywhere = plan.scope.name == "global"
-        undo = "satchel undo --global" if everywhere else "satchel undo"
-        err.line(say("`{command}` takes it back", command=undo), "dim")
+        scope = " --scope user" if plan.scope.name == "global" else ""
+        err.line(say("Undo with `{command}`", command=f"satchel undo{scope}"), "dim")
 
 
 def _done(plan: ChangePlan, receipt: Receipt) -> str:
@@ -325,7 +322,7 @@ def _done(plan: ChangePlan, receipt: Receipt) -> str:
 
 def _imported(receipt: Receipt) -> Iterable[str]:
     if new := [step for step in receipt.done if step.kind != "replace"]:
-        yield say("Imported: {names}", names=_names(new))
+        yield say("Installed: {names}", names=_names(new))
     if old := [step for step in receipt.done if step.kind == "replace"]:
         yield say("Replaced: {names}", names=_names(old))
 
@@ -334,13 +331,11 @@ def print_shadowed(session: CliContext, folders: Sequence[str]) -> None:
     """Report skills of these folders that are shadowed, and those that they shadow."""
     if not folders:
         return
-    library = session.satchel.library
-    library.tools(refresh=True)
-    every = library.every()
+    every = session.satchel.refresh().every()
     here = {skill.ref: skill for skill in every if skill.base_dir in folders}
     for skill in every:
-        if skill.state == "shadowed" and (skill.ref in here or skill.winner in here):
-            text = say("`{ref}` is hidden by `{winner}`", ref=skill.ref, winner=skill.winner)
+        if skill.state == "shadowed" and (skill.ref in here or skill.shadowed_by in here):
+            text = say("`{ref}` is hidden by `{winner}`", ref=skill.ref, winner=skill.shadowed_by)
             session.err.line(one_line(text), "yellow")
 
 

@@ -18,8 +18,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from satchel.agent.events import SkillLoaded, TextDelta, ToolEnded, ToolStarted, TurnDone
-from satchel.cli.console import clean, cut, one_line, width_of
-from satchel.i18n import listed, render, say
+from satchel.cli.console import clean, cut, one_line, plural, width_of
+from satchel.i18n import join_names, render, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,9 +167,7 @@ class TurnWriter:
             self._write_line("✗", "red", name, "", why, event.seconds)
         elif event.name == "Skill" and self._loaded:
             skill = self._loaded.pop(0)
-            count = f"{skill.characters:,}"
-            message = say("loaded, {count} characters", count=count)
-            message = say("is loaded already") if skill.again else message
+            message = say("is loaded already") if skill.again else say("loaded")
             self._write_line("◆", "cyan", skill.name, "bold cyan", message, event.seconds)
         else:
             self._write_line("✓", "dim", name, "dim", format_arguments(given), event.seconds)
@@ -178,8 +176,7 @@ class TurnWriter:
         self, mark: str, colour: str, name: str, style: str, more: str, seconds: float
     ) -> None:
         screen, name = self.turn_screen.screen, one_line(name)
-        took = say("{count} s", count=f"{seconds:.1f}")
-        took = say("{count} ms", count=round(seconds * 1000)) if seconds < 1 else took
+        took = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
         room = (screen.width or _LOG_COLUMNS) - width_of(f"  {mark} {name}    {took}")
         words = [screen.paint(part, "dim") for part in (cut(more, max(room, 12)), took) if part]
         head = f"  {screen.paint(mark, colour)} {screen.paint(name, style)}"
@@ -204,12 +201,12 @@ def format_usage(*reports: TurnReport) -> list[str]:
     costs = [one.cost for one in reports if one.cost is not None]
     names = dict.fromkeys(one_line(name) for one in reports for name in one.skills)
     parts = [
-        say("1 request") if requests == 1 else say("{count} requests", count=requests),
+        plural(requests, say("request"), say("requests")),
         say("{count} tokens in ({share} from the cache)", count=f"{taken:,}", share=f"{share:.0%}"),
         say("{count} tokens out", count=f"{given:,}"),
-        f"${sum(costs):.4f}" if costs else say("the price is not known"),
+        *([f"${sum(costs):.4f}"] if costs else []),
     ]
-    used = [say("Skills used: {names}", names=listed(names))] if names else []
+    used = [say("Skills used: {names}", names=join_names(names))] if names else []
     return [say(", ").join(parts), *used]
 
 

@@ -20,24 +20,22 @@ if TYPE_CHECKING:
 TEMPLATES = {
     "unknown-skill": "There is no skill `{name}`",
     "unknown-skill-near": "There is no skill `{name}`; did you mean {names}?",
-    "unknown-skills-more": "There are no skills of {count} other names that the request gives",
-    "people-only": "`{name}` is there for people alone: no model may load it",
+    "unknown-skills-more": "{count} more names in the request are no skills",
+    "people-only": "`{name}` is for people only: no model may load it",
     "ruled-out": "`{name}` is left out: the request says not to use it",
-    "unheard": "{count} characters amid the request were not searched for names of skills",
-    "both": "`{name}` is asked for and ruled out in one request: it is left out",
+    "unheard": "{count} characters of the request were not searched for names of skills",
+    "both": "`{name}` is left out: the request says not to use it",
     "never": "`{name}` is left out: it is set never to be chosen",
-    "never-missing": "`{name}` is set never to be chosen, and there is no such skill",
-    "use-missing": "`{name}` is set to be chosen, and there is no such skill",
-    "model-failed": "The model failed, and the order of `{name}` stands: {reason}",
-    "model-nonsense": (
-        "The model gave no usable answer, and the order of `{name}` stands: {reason}"
-    ),
-    "model-strangers": "The model named {count} that were not on its list: they are left out",
-    "model-kept": "The model was asked this before: its answer was kept",
+    "never-missing": "There is no skill `{name}`",
+    "use-missing": "There is no skill `{name}`",
+    "model-failed": "The model gave no usable answer: {reason}",
+    "model-nonsense": "The model gave no usable answer: {reason}",
+    "model-strangers": "The model named {count} skills that were not on its list",
+    "model-kept": "The model's earlier answer was used",
     "model-cut": "The model was shown the first {count} characters of the request",
-    "untrusted": "`{name}` is not trusted yet: run `satchel trust` in the project",
+    "untrusted": "The skill `{name}` is not trusted yet",
     "unpinned": "`{name}` is not offered: no lockfile pins it as it is",
-    "blocked": "`{name}` is not offered: the scan blocks it; see `satchel scan {typed}`",
+    "blocked": "`{name}` is not offered: the scan blocks it",
 }
 """Note code -> message template."""
 
@@ -190,7 +188,7 @@ class Detection(NamedTuple):
     """The result of selecting skills for a request.
 
     It is truthy when a skill fits. `skills` and `near_copies` are aliases of `matches` and
-    `collapsed` with the key names of `satchel which --json`.
+    `collapsed` with the key names of `satchel search --json`.
     """
 
     matches: list[Match]
@@ -262,7 +260,7 @@ class RankExplanation(NamedTuple):
 
 
 class IndexReport(NamedTuple):
-    """The state of an index after `satchel index`."""
+    """The state of an index after `satchel config index`."""
 
     engine: str
     """`memory` or `tantivy`."""
@@ -353,6 +351,37 @@ class BaseDetector:
     def indexed(self) -> int | None:
         """Return how many skills the index on disk holds; None for a detector without one."""
         return None
+
+
+class WrappingDetector(BaseDetector):
+    """A detector on top of another one, which ranks, explains and keeps the index."""
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = as_base(detector)
+
+    def rank(
+        self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
+    ) -> list[Match]:
+        """Return the ranking of the other detector."""
+        return self.detector.rank(goal_text, skills, limit, reasons=reasons)
+
+    def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
+        """Return the explanation of the other detector."""
+        return self.detector.place(goal_text, skills, skill)
+
+    def prepare(
+        self,
+        skills: Sequence[Skill],
+        progress: Callable[[int], None] | None = None,
+        *,
+        rebuild: bool = False,
+    ) -> IndexReport | None:
+        """Build or update the index of the other detector."""
+        return self.detector.prepare(skills, progress, rebuild=rebuild)
+
+    def indexed(self) -> int | None:
+        """Return the number of skills in the index of the other detector."""
+        return self.detector.indexed()
 
 
 class UserDetector(BaseDetector):

@@ -28,7 +28,7 @@ from satchel.detect.base import (
 )
 from satchel.detect.index.sync import IndexSync, keys_of, open_index
 from satchel.detect.keyword import LexicalDetector
-from satchel.detect.rank_explanation import (
+from satchel.detect.match_reasons import (
     LowercaseHeaders,
     QueryTerms,
     explain,

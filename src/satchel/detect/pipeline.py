@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING
 from satchel.detect.base import (
     EXPLICIT,
     MAX_RIVALS,
-    BaseDetector,
     Detection,
     DetectorNote,
     Match,
     RankExplanation,
     SkillSubset,
-    as_base,
+    WrappingDetector,
     checked_answer,
     name_of,
 )
@@ -40,7 +39,7 @@ from satchel.i18n import Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from satchel.detect.base import Detector, IndexReport
+    from satchel.detect.base import Detector
     from satchel.detect.mentions import Mention, UnknownName
     from satchel.settings import Settings
     from satchel.skill import Skill
@@ -55,7 +54,7 @@ OVERRIDE = "override"
 """Detector name of results decided by `use`."""
 
 
-class SelectionPipeline(BaseDetector):
+class SelectionPipeline(WrappingDetector):
     """Selects skills by name, by the host's settings, then by a detector."""
 
     def __init__(
@@ -78,7 +77,7 @@ class SelectionPipeline(BaseDetector):
         Raises:
             InvalidInput: the detector is none, or a skill is both in `use` and in `never`.
         """
-        self.detector = as_base(detector)
+        super().__init__(detector)
         self.name = name_of(self.detector)
         self.mentions = mentions
         self._use = _several(use)
@@ -188,20 +187,6 @@ class SelectionPipeline(BaseDetector):
         rivals = [pair for pair in place.ahead if pair[0].name not in names]
         rank = place.rank + len(first) if place.rank else 0
         return place._replace(rank=rank, ahead=[*ahead, *rivals][:MAX_RIVALS])
-
-    def prepare(
-        self,
-        skills: Sequence[Skill],
-        progress: Callable[[int], None] | None = None,
-        *,
-        rebuild: bool = False,
-    ) -> IndexReport | None:
-        """Build or update the detector's index; None when it has none."""
-        return self.detector.prepare(skills, progress, rebuild=rebuild)
-
-    def indexed(self) -> int | None:
-        """Return the number of indexed skills; None without an index."""
-        return self.detector.indexed()
 
     def named_among(self, goal_text: str, skills: Sequence[Skill]) -> tuple[Skill, ...]:
         """Return the skills that a request names."""
@@ -361,7 +346,7 @@ def _name(one: str | Skill) -> str:
 
 _SEEN = (
     "project", "locations", "project_locations", "include", "exclude", "tags", "builtin",
-    "ecosystem", "trust", "max_depth", "max_folders",
+    "ecosystem", "trust",
 )  # fmt: skip
 """Settings that determine the visible skills."""
 
@@ -382,12 +367,12 @@ def default_detector(
 
     kept = index_folder(settings)
     semantic = None
-    if settings.vectors:
-        from satchel.detect.embeddings.registry import open_embedder
+    if settings.embeddings:
+        from satchel.detect.embeddings import open_embedder
         from satchel.detect.semantic import Semantic
 
         folder = os.path.join(kept, "vectors") if kept else None
-        semantic = Semantic(partial(open_embedder, settings.vectors), folder)
+        semantic = Semantic(partial(open_embedder, settings.embeddings), folder)
     limit = settings.shortlist or 3
     hybrid = HybridDetector(
         kept, semantic=semantic, limit=limit, patience=patience, on_wait=on_wait
@@ -397,7 +382,7 @@ def default_detector(
 
 def index_folder(settings: Settings) -> str | None:
     """Return the index folder for these settings; None keeps it in memory."""
-    if not settings.use_index or not settings.paths.cache:
+    if not settings.paths.cache:
         return None
     # A different set of visible skills has its own index, since term rarity depends on all of them.
     seen = repr([(name, getattr(settings, name)) for name in _SEEN] + [settings.paths.config])

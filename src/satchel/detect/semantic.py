@@ -3,7 +3,7 @@
 The mean of all descriptions is subtracted before comparing, because it distinguishes none of them.
 There are no semantic signals when the model does not cover the goal's script, because noise ranks
 worse than words alone, or while many skills have no vector yet, because embedded skills would
-always win.
+always win. A request embeds a few new skills itself; many are left to `satchel config index`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from satchel.errors import ModelFailed, Refused, SatchelError
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from collections.abc import Set as AbstractSet
-    from contextlib import AbstractContextManager
 
     from satchel.detect.embeddings.base import Embedder, Matrix
     from satchel.skill import Skill
@@ -35,7 +34,8 @@ _MAX_GOAL_CHARS = 600
 _MAX_CLAUSE_CHARS = 300
 _SAMPLED_SKILL_COUNT = 512
 """For the mean of descriptions."""
-_MIN_LARGE_LIBRARY_SKILLS = 1_000
+MAX_INLINE_SKILLS = 64
+"""New skills that a request embeds itself; more are left to `prepare`."""
 _MAX_REMEMBERED_LIBRARIES = 4
 """Users and models may see different skills."""
 _MAX_MISSING_SHARE = 0.10
@@ -44,8 +44,6 @@ _MAX_MISSING_FOUND_SHARE = 0.05
 _QUERY_TIMEOUT_S = 2.0
 """For a remote model."""
 _RETRY_DELAY_S = 30.0
-_RECOUNT_INTERVAL_S = 1.0
-"""For missing vectors in a large library."""
 _MAX_UNKNOWN_KEYS = 256
 """Unknown keys whose files a request checks; `prepare` checks more."""
 _MAX_PREPARED_UNKNOWN_KEYS = 20_000
@@ -55,29 +53,18 @@ NAME_SLOT, ABOUT_SLOT = 0, 1
 """Index of the name vector, and of the vector of name and description."""
 
 
-class _MissingVectors:
-    """A library and its skills without a vector."""
+class _LibraryVectors:
+    """A library, its skills without a vector, and the mean of its descriptions."""
 
-    def __init__(self, skills: tuple[Skill, ...], keys: list[str], store: VectorStore) -> None:
+    def __init__(self, skills: tuple[Skill, ...], keys: list[str]) -> None:
         self.skills = skills
         self.keys = keys
-        self.missing: AbstractSet[str] = frozenset()
+        self.missing: AbstractSet[str] = frozenset(keys)
         self.common: tuple[int, Matrix] | None = None
-        self.retry_at = 0.0
-        self._looked_at = 0.0
-        self._changes: int = -1
-        self.count(store)
-
-    def count(self, store: VectorStore) -> None:
-        """Update `missing`; in a large library at most once a second."""
-        is_early = time.monotonic() - self._looked_at < _RECOUNT_INTERVAL_S
-        if store.changes == self._changes or (
-            is_early and len(self.keys) > _MIN_LARGE_LIBRARY_SKILLS
-        ):
-            return
-        self._changes = store.changes
-        self.missing = frozenset(store.missing(self.keys))
-        self._looked_at = time.monotonic()
+        self.todo: Sequence[Skill] = ()
+        """Skills whose texts may have changed."""
+        self.changes = -1
+        """Of the store, when `missing` was counted."""
 
 
 class Semantic:
@@ -102,7 +89,7 @@ class Semantic:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._opened: VectorStore | None = None
-        self._seen: dict[int, _MissingVectors] = {}
+        self._seen: dict[int, _LibraryVectors] = {}
         self._rests_until = 0.0
         self._failed: SatchelError | None = None
 
@@ -144,8 +131,7 @@ class Semantic:
 
         Args:
             skills: The library.
-            progress: Called with the number of embedded skills; its attribute `vectors`, if any,
-                is called instead, to report words and vectors separately.
+            progress: Called with the number of embedded skills.
             rebuild: Recreate all vectors; the old ones are used until then.
 
         Raises:
@@ -157,18 +143,20 @@ class Semantic:
         keys = [skill.path for skill in skills]
         gone = self._gone(keys, len(self._store.missing(keys)), _MAX_PREPARED_UNKNOWN_KEYS)
         texts = ((key, embedding_texts(skill)) for key, skill in zip(keys, skills, strict=True))
-        self._store.fill(texts, gone, getattr(progress, "vectors", progress), rebuild=rebuild)
+        self._store.fill(texts, gone, progress, rebuild=rebuild)
         with self._lock:
             self._failed, self._rests_until = None, 0.0
-            self._remember(_MissingVectors(skills, keys, self._store))
+            seen = _LibraryVectors(skills, keys)
+            seen.missing = frozenset()
+            self._remember(seen)
         there = frozenset(self._store.vectors(keys)[0])
         self.made = len(there)
         without = (skill for skill in skills if skill.path not in there)
         self.unmade = tuple((skill.name, self._why_none(skill)) for skill in without)
         if self._store.trouble:
             raise Refused(
-                say("The vectors cannot be written: {reason}", reason=self._store.trouble),
-                say("Make the cache folder writable"),
+                say("The index cannot be written: {reason}", reason=self._store.trouble),
+                say("Check the permissions"),
             )
         return self.embedder.id
 
@@ -200,23 +188,21 @@ class Semantic:
         except SatchelError as exc:
             return {}, [_not_compared(exc.message)]
         if self._failed is not None and began < self._rests_until:
-            self._follow(skills)
             return {}, [_not_compared(self._failed.message)]
         try:
-            with self._hurrying():
+            hurrying = self.embedder.hurrying
+            with hurrying(_QUERY_TIMEOUT_S) if hurrying else nullcontext():
                 if not self.embedder.covers(whole):
                     return {}, [_not_compared(say("the model does not know this script"))]
                 seen = self._follow(skills)
                 if self._is_early(seen, known):
-                    if hasattr(self.embedder, "hurrying"):
-                        self.embedder.embed([whole])  # checks availability
-                    return {}, [self._what_waits(seen)]
+                    return {}, [_what_waits(seen)]
                 made = self.embedder.embed([whole, *(part[:_MAX_CLAUSE_CHARS] for part in parts)])
-        except SatchelError as exc:  # the server may be unavailable; word signals remain
-            self._failed = exc
-            if hasattr(self.embedder, "hurrying") or time.monotonic() - began > _QUERY_TIMEOUT_S:
+        except Exception as exc:  # noqa: BLE001 - the model may be unavailable; words remain
+            self._failed = exc if isinstance(exc, SatchelError) else _typed(exc)
+            if self.embedder.hurrying or time.monotonic() - began > _QUERY_TIMEOUT_S:
                 self._rests_until = time.monotonic() + _RETRY_DELAY_S
-            return {}, [_not_compared(exc.message)]
+            return {}, [_not_compared(self._failed.message)]
         queries = made[:1] if len(parts) == 1 else made
         keys = set(known)
         keys.update(store.nearest(queries, limit, by_key))
@@ -246,17 +232,10 @@ class Semantic:
         name, about = embedding_texts(skill)
         covered = self._covers((name, about))
         if all(covered):
-            return say("the model made none")
-        if covered[1]:
-            return say("the model does not know the script of its name")
-        return say("the model does not know the script of its description")
+            return say("it gives no usable vectors")
+        return say("the model does not know this script")
 
-    def _hurrying(self) -> AbstractContextManager[Any]:
-        """Limit a remote model to one short attempt."""
-        hurrying: Any = getattr(self.embedder, "hurrying", None)
-        return hurrying(_QUERY_TIMEOUT_S) if hurrying is not None else nullcontext()
-
-    def _is_early(self, seen: _MissingVectors, known: Collection[str]) -> bool:
+    def _is_early(self, seen: _LibraryVectors, known: Collection[str]) -> bool:
         """Whether too many skills lack a vector for a fair comparison."""
         missing = seen.missing
         if len(missing) > _MAX_MISSING_SHARE * len(seen.keys):
@@ -264,70 +243,48 @@ class Semantic:
         found = sum(1 for key in known if key in missing) if missing else 0
         return found > _MAX_MISSING_FOUND_SHARE * len(known)
 
-    def _what_waits(self, seen: _MissingVectors) -> str:
-        if self._store.stopped:
-            return _not_compared(self._store.stopped)
-        return say(
-            "Meanings are not compared yet: {waiting} of {count} skills wait; run `satchel index`",
-            waiting=f"{len(seen.missing):,}",
-            count=f"{len(seen.keys):,}",
-        )
-
-    def _notes(self, seen: _MissingVectors) -> list[str]:
+    def _notes(self, seen: _LibraryVectors) -> list[str]:
         """Return notes that apply although embeddings were used."""
         notes: list[str] = []
-        if self._store.is_damaged:
-            notes.append(say("The vectors on disk were damaged and are being made again"))
-        if count := len(seen.missing):
-            notes.append(
-                say("1 skill has no vector yet")
-                if count == 1
-                else say("{count} skills have no vector yet", count=f"{count:,}")
-            )
-        if self._store.stopped:
-            notes.append(say("No new vectors: {reason}", reason=self._store.stopped))
-        elif self._store.trouble:
-            notes.append(say("The vectors cannot be written: {reason}", reason=self._store.trouble))
+        if seen.missing:
+            notes.append(_what_waits(seen))
+        if self._store.trouble:
+            notes.append(say("The index cannot be written: {reason}", reason=self._store.trouble))
         return notes
 
     # --- following a library ----------------------------------------------------------------
 
-    def _follow(self, skills: tuple[Skill, ...]) -> _MissingVectors:
-        """Start embedding new and changed skills in the background."""
+    def _follow(self, skills: tuple[Skill, ...]) -> _LibraryVectors:
+        """Embed new and changed skills, if there are a few.
+
+        Raises:
+            SatchelError: the model fails.
+        """
         with self._lock:
+            store = self._store
             seen = self._seen.get(id(skills))
             if seen is None or seen.skills is not skills:
-                return self._begin(skills)
-            if seen.missing or self._store.stopped:
-                self._try_again(seen)
-            seen.count(self._store)
+                store.refresh()
+                before = {id(skill.head) for one in self._seen.values() for skill in one.skills}
+                seen = _LibraryVectors(skills, [skill.path for skill in skills])
+                seen.todo = [skill for skill in skills if id(skill.head) not in before]
+                self._remember(seen)
+                gone = self._gone(seen.keys, len(store.missing(seen.keys)), _MAX_UNKNOWN_KEYS)
+                store.fill((), gone)
+            if seen.changes != store.changes:
+                seen.missing = frozenset(store.missing(seen.keys))
+            if seen.todo or seen.missing:
+                todo = {skill.path: skill for skill in seen.todo}
+                todo.update((one.path, one) for one in skills if one.path in seen.missing)
+                if len(seen.missing) <= MAX_INLINE_SKILLS:
+                    new = store.changed((key, embedding_texts(one)) for key, one in todo.items())
+                    if len(new) <= MAX_INLINE_SKILLS:
+                        store.fill(new)
+                        seen.todo, seen.missing = (), frozenset(store.missing(seen.keys))
+            seen.changes = store.changes
             return seen
 
-    def _begin(self, skills: tuple[Skill, ...]) -> _MissingVectors:
-        self._store.refresh()
-        keys = [skill.path for skill in skills]
-        seen = _MissingVectors(skills, keys, self._store)
-        before = {id(skill.head) for one in self._seen.values() for skill in one.skills}
-        todo = [
-            skill
-            for key, skill in zip(keys, skills, strict=True)
-            if id(skill.head) not in before or key in seen.missing
-        ]
-        self._remember(seen)
-        gone = self._gone(keys, len(seen.missing), _MAX_UNKNOWN_KEYS)
-        seen.retry_at = time.monotonic() + _RETRY_DELAY_S
-        self._fill(todo, gone)
-        return seen
-
-    def _try_again(self, seen: _MissingVectors) -> None:
-        """Retry after a while: errors may be temporary."""
-        if time.monotonic() < seen.retry_at or self._store.is_filling:
-            return
-        seen.retry_at = time.monotonic() + _RETRY_DELAY_S
-        self._store.refresh()
-        self._fill(seen.skills, ())
-
-    def _remember(self, seen: _MissingVectors) -> None:
+    def _remember(self, seen: _LibraryVectors) -> None:
         self._seen.pop(id(seen.skills), None)
         self._seen[id(seen.skills)] = seen
         while len(self._seen) > _MAX_REMEMBERED_LIBRARIES:
@@ -345,29 +302,10 @@ class Semantic:
         others = (key for key in self._store.stored_keys() if key not in own)
         return [key for key in others if not os.path.exists(key)]
 
-    def _fill(self, skills: Sequence[Skill], gone: Iterable[str]) -> None:
-        if len(skills) <= _MIN_LARGE_LIBRARY_SKILLS:
-            self._fill_in_background(skills, gone)
-            return
-        # Collecting the texts takes a while.
-        filling = threading.Thread(
-            target=self._fill_in_background, args=(skills, gone), name="satchel-texts", daemon=True
-        )
-        try:
-            filling.start()
-        except RuntimeError:  # no more threads: retried later, with a note
-            return
-
-    def _fill_in_background(self, skills: Sequence[Skill], gone: Iterable[str]) -> None:
-        if skills or gone:
-            self._store.fill_in_background(
-                [(skill.path, embedding_texts(skill)) for skill in skills], gone
-            )
-
     # --- comparing --------------------------------------------------------------------------
 
     def _score(
-        self, queries: Matrix, keys: Sequence[str], known: Collection[str], seen: _MissingVectors
+        self, queries: Matrix, keys: Sequence[str], known: Collection[str], seen: _LibraryVectors
     ) -> dict[str, Signal]:
         """Return the cosines of every candidate with every part of the goal.
 
@@ -400,7 +338,7 @@ class Semantic:
             signals[signal] = Signal({key: score for key, score in table.items() if score > 0})
         return signals
 
-    def _in_common(self, seen: _MissingVectors) -> Matrix:
+    def _in_common(self, seen: _LibraryVectors) -> Matrix:
         """Return the mean vector of descriptions; deterministic for a library."""
         changes = self._store.changes
         if seen.common is None or seen.common[0] != changes:
@@ -416,12 +354,20 @@ class Semantic:
         return seen.common[1]
 
 
+def _what_waits(seen: _LibraryVectors) -> str:
+    return say(
+        "{waiting} of {count} skills have no embedding; run `satchel config index`",
+        waiting=f"{len(seen.missing):,}",
+        count=f"{len(seen.keys):,}",
+    )
+
+
 def _not_compared(reason: str) -> str:
-    return say("Meanings are not compared: {reason}", reason=reason)
+    return say("Embeddings are not used: {reason}", reason=reason)
 
 
 def _typed(exc: Exception) -> ModelFailed:
     return ModelFailed(
         f"{type(exc).__name__}: {exc}".strip().partition("\n")[0][:200],
-        say("Name another model in the setting `vectors`"),
+        say("Name another model in the setting `embeddings`"),
     )

@@ -31,21 +31,20 @@ def is_new_answer(
     if step is None:
         raise NotFound(
             say("Goal `{goal}` has no step `{step}`", goal=report.id, step=name),
-            say("Run `satchel goal show {goal}` to see its steps", goal=report.id),
+            say("Run `{command}`", command=f"satchel goal show {report.id}"),
         )
     if earlier is not None:
         if earlier == answer:
             return False
         raise Conflict(
             say("Step `{step}` was answered already, with another answer", step=name),
-            say("Run `satchel goal retry {goal} --from {step}` to ask again", goal=report.id,
-                step=name),
+            say("Run `{command}`", command=f"satchel goal retry {report.id} --from {name}"),
         )  # fmt: skip
     if report.steps[name].state != "asking":
         raise Conflict(
-            say("Step `{step}` does not ask anybody: it is {state}", step=name,
+            say("Step `{step}` does not wait for an answer: it is {state}", step=name,
                 state=report.steps[name].state),
-            say("Run `satchel goal show {goal}` to see which step asks", goal=report.id),
+            say("Run `{command}`", command=f"satchel goal show {report.id}"),
         )  # fmt: skip
     if answer.approved and step.output:
         value = "approved" if answer.value is None else answer.value
@@ -54,7 +53,7 @@ def is_new_answer(
             raise InvalidInput(
                 say("Step `{step}` wants another answer: {slips}", step=name,
                     slips="; ".join(problems)),
-                say("Give a value that fits its `output`"),
+                say("Correct it"),
             )  # fmt: skip
     return True
 

@@ -6,19 +6,16 @@ Every goal has its own artifacts, so that removing a goal never affects another 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from satchel.errors import StepFailed
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 KEY = "$artefact"
 HEAD_CHARS = 300
-_PREVIEW_SIZES = ((HEAD_CHARS, 20), (100, 10), (40, 5))
-"""(Characters per text, members per list or mapping) of a preview; the first that fits is used."""
-_MAX_PREVIEW_DEPTH = 4
 
 
 class Artifacts(Protocol):
@@ -79,18 +76,11 @@ def verify(data: bytes | None, digest: str) -> bytes:
     Raises:
         StepFailed: they are missing or damaged.
     """
-    if data is None:
+    if data is None or digest_of(data) != digest:
         raise StepFailed(
-            Message("The output `{digest}` is not there", digest=digest[:12]),
-            Message("Do the step that made it again, with `satchel goal retry --from`"),
-            code="ARTEFACT_MISSING",
-            retryable=False,
-        )
-    if digest_of(data) != digest:
-        raise StepFailed(
-            Message("The output `{digest}` is not what was written", digest=digest[:12]),
-            Message("Do the step that made it again, with `satchel goal retry --from`"),
-            code="ARTEFACT_DAMAGED",
+            Message("`{path}` is damaged", path=digest[:12]),
+            Message("Run `{command}`", command="satchel goal retry GOAL --from STEP"),
+            code="ARTEFACT_MISSING" if data is None else "ARTEFACT_DAMAGED",
             retryable=False,
         )
     return data
@@ -123,10 +113,6 @@ class MemoryArtifacts:
 
     async def forget(self, goal: str) -> None:
         """Remove a goal's bytes."""
-        self.drop(goal)
-
-    def drop(self, goal: str) -> None:
-        """Remove a goal's bytes, without awaiting."""
         self._kept.pop(goal, None)
 
 
@@ -208,83 +194,26 @@ def is_reference(output: Any) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(output, dict) and KEY in output
 
 
-def reference(name: str, data: bytes, value: Any = None, room: int = 0) -> dict[str, Any]:
+def reference(name: str, data: bytes) -> dict[str, Any]:
     """Make the reference that replaces JSON bytes in a result.
 
     Args:
         name: The name that `put` returned.
         data: The bytes.
-        value: The decoded value; a list or mapping gets a preview in `fields`.
-        room: Maximum bytes of the preview.
     """
     text = data[: HEAD_CHARS * 4].decode("utf-8", "ignore")
-    made = {KEY: name, "size": len(data), "head": text.removeprefix('"')[:HEAD_CHARS]}
-    if isinstance(value, dict | list):
-        import json
-
-        for text_size, members in _PREVIEW_SIZES:
-            fields = _preview(value, text_size, members)
-            if len(json.dumps(fields, ensure_ascii=False).encode()) <= room:
-                return {**made, "fields": fields}
-    return made
-
-
-def _preview(value: Any, size: int, members: int, depth: int = 1) -> Any:
-    """Cut the long texts and lists of a value, marking each cut."""
-    if isinstance(value, str):
-        return value if len(value) <= size else f"{value[:size]}… ({len(value)} characters)"
-    if not isinstance(value, dict | list):
-        return value
-    count = len(cast("dict[str, Any] | list[Any]", value))
-    if depth > _MAX_PREVIEW_DEPTH:
-        return f"… ({count} members)"
-    more = count - members
-    if isinstance(value, list):
-        rows = [
-            _preview(row, size, members, depth + 1) for row in cast("list[Any]", value)[:members]
-        ]
-        return [*rows, f"… ({more} more)"] if more > 0 else rows
-    # Scalars first: a title is needed more often than what it belongs to.
-    table = cast("dict[str, Any]", value)
-    kept = set(sorted(table, key=lambda name: isinstance(table[name], dict | list))[:members])
-    found = {
-        name: _preview(item, size, members, depth + 1)
-        for name, item in table.items()
-        if name in kept
-    }
-    return {**found, "…": f"{more} more"} if more > 0 else found
+    return {KEY: name, "size": len(data), "head": text.removeprefix('"')[:HEAD_CHARS]}
 
 
 class OutputPreview(str):
     """The beginning of a large output, for callers that cannot load it."""
 
-    __slots__ = ("_fields", "_size")
-    _fields: Any
-    _size: int
+    __slots__ = ()
 
     @classmethod
     def of(cls, output: Mapping[str, Any]) -> OutputPreview:
         """Make the preview of a reference."""
-        made = cls(f"{output.get('head', '')}… ({output.get('size', 0)} bytes)")
-        made._fields, made._size = output.get("fields"), output.get("size", 0)
-        return made
-
-    def below(self, path: Iterable[str]) -> Any:
-        """Return a field of the preview, or a mark that the preview does not contain it."""
-        value = self._fields
-        for part in path:
-            if isinstance(value, dict) and part in value:
-                value = cast("dict[str, Any]", value)[part]
-            elif (
-                isinstance(value, list)
-                and part.isdecimal()
-                and len(part) < 5
-                and int(part) < min(_PREVIEW_SIZES[0][1], len(cast("list[Any]", value)))
-            ):
-                value = cast("list[Any]", value)[int(part)]
-            else:
-                return f"… (part of an output of {self._size} bytes)"
-        return value
+        return cls(f"{output.get('head', '')}… ({output.get('size', 0)} bytes)")
 
 
 def preview_of(output: Any) -> Any:

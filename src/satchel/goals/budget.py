@@ -42,14 +42,11 @@ class BudgetTracker:
         left = self.remaining(results, running, now)
         before = self._earlier
         if left.tokens is not None and left.tokens <= 0:
-            used = Message("The budget of {count} tokens is used up", count=tokens)
-            return _with(used, str(_tokens(before) or ""))
+            return _used(f"{tokens} tokens", str(_tokens(before) or ""))
         if left.cost is not None and left.cost <= 0:
-            used = Message("The budget of ${cost} is used up", cost=f"{cost:g}")
-            return _with(used, f"${before.usage.cost:g}" if before.usage.cost else "")
+            return _used(f"${cost:g}", f"${before.usage.cost:g}" if before.usage.cost else "")
         if left.seconds is not None and left.seconds <= 0:
-            used = Message("The budget of {count} seconds is used up", count=f"{seconds:g}")
-            return _with(used, f"{before.seconds:g}" if before.seconds else "")
+            return _used(f"{seconds:g} s", f"{before.seconds:g}" if before.seconds else "")
         return ""
 
     def remaining(
@@ -74,13 +71,12 @@ def _tokens(earlier: Spent) -> int:
     return earlier.usage.input_tokens + earlier.usage.output_tokens
 
 
-def _with(used: Message, before: str) -> str:
+def _used(budget: str, before: str) -> str:
     """Describe which budget is used up, and the share of earlier runs."""
+    used = Message("The budget of {budget} is used up", budget=budget)
     if not before:
         return used
-    return join_messages(
-        (used, Message("before it was tried again it took {amount}", amount=before))
-    )
+    return join_messages((used, Message("earlier runs took {amount}", amount=before)))
 
 
 def spent_before(

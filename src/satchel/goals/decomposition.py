@@ -135,9 +135,7 @@ async def decompose(  # noqa: PLR0913 - one keyword for each part
         ModelFailed: the model cannot be reached, or its last plan still has errors.
     """
     if not text.strip():
-        raise InvalidInput(say("The goal is empty"), say("Say what is to be reached"))
-    if repairs < 0:
-        raise InvalidInput(say("`repairs` is below 0"), say("Give 0 or more"))
+        raise InvalidInput(say("There is no `{key}`", key="goal"), say("Write it"))
     given = _as_json(inputs or {})
     seen: list[Event] = []
 
@@ -197,8 +195,8 @@ def _as_json(inputs: Mapping[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps(dict(inputs), allow_nan=False))
     except (TypeError, ValueError) as exc:
         raise InvalidInput(
-            say("An input is something that JSON cannot say: {reason}", reason=str(exc)),
-            say("Give texts, numbers, lists and tables"),
+            say("An input is not JSON: {reason}", reason=str(exc)),
+            say("Correct it"),
         ) from exc
 
 
@@ -304,16 +302,8 @@ def _argument_problems(step: Step, tool: Mapping[str, Any]) -> list[str]:
 def _given_up(attempts: Sequence[Attempt]) -> ModelFailed:
     last = attempts[-1].problems
     shown = "\n".join(f"  - {one}" for one in last[:_MAX_PROBLEMS_SHOWN])
-    count = len(attempts)
-    said = (
-        say("The model gave no sound plan:")
-        if count == 1
-        else say("The model gave no sound plan in {count} tries:", count=count)
-    )
-    return ModelFailed(
-        f"{said}\n{shown}",
-        say("Try another model, say the goal in other words, or write the plan yourself"),
-    )
+    said = say("The model gave no valid plan in {count} attempts:", count=len(attempts))
+    return ModelFailed(f"{said}\n{shown}", say("Try another model, or write the plan yourself"))
 
 
 # --- planning prompt -----------------------------------------------------------------------
@@ -396,8 +386,8 @@ def fill_prompt(
     """
     if not any(found[1] == "skills" for found in _PLACE.finditer(template)):
         raise InvalidInput(
-            say("The template has no `{{skills}}`"),
-            say("Write it where the list of skills is to stand"),
+            say("There is no `{key}`", key="{{skills}}"),
+            say("Write it"),
         )
     listed, named_only = _tools(tools)
     names = ", ".join(f"`{clean(name)}`" for name in inputs)

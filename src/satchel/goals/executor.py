@@ -19,7 +19,7 @@ from satchel.goals.plan_checks import wire_steps
 from satchel.goals.reports import NO_SPENT, report_of
 from satchel.goals.step_timer import attached_usage
 from satchel.goals.templates import TemplateValues, fill, referenced_steps
-from satchel.i18n import Message
+from satchel.i18n import Message, join_messages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -116,10 +116,7 @@ def _answered_result(step: Step, answer: Answer, since: float, now: float) -> St
         step.id, "done", attempts=1, started=since, seconds=max(0.0, now - since), notes=notes
     )
     if not answer.approved:
-        said = Message("{name} said no", name=answer.by) if answer.by else None
-        said = said or Message("A person said no")
-        if answer.note:
-            said = Message("{said}: {answer}", said=said, answer=answer.note)
+        said = join_messages((Message("The answer was no"), *notes))
         return result._replace(state="failed", error=_final_error("REJECTED", said))
     value = "approved" if answer.value is None else answer.value
     problems = output_schema.violations(value, step.output) if step.output else []
@@ -133,11 +130,7 @@ def _answered_result(step: Step, answer: Answer, since: float, now: float) -> St
 def _skipped_result(step: Step, cause: StepResult) -> StepResult:
     if cause.error is not None and cause.state == "skipped":
         return StepResult(step.id, "skipped", error=cause.error)  # the root cause
-    why = Message("It needs step `{name}`, which failed", name=cause.step)
-    if cause.state == "skipped":
-        why = Message("It needs step `{name}`, which was skipped", name=cause.step)
-    elif cause.state == "cancelled":
-        why = Message("It needs step `{name}`, which was cancelled", name=cause.step)
+    why = Message("It needs step `{name}`, which is not done", name=cause.step)
     return StepResult(step.id, "skipped", error=_final_error("SKIPPED", why))
 
 
@@ -174,9 +167,7 @@ def _why(result: StepResult) -> str:
 _T = TypeVar("_T")
 _NOTHING: Mapping[str, Any] = {}
 _UNLIMITED = GoalBudget()
-_MORE = Message(
-    "Give the goal a larger `budget`, with `satchel goal retry --plan`: all its tries count"
-)
+_MORE = Message("Give the goal a larger `budget` with `satchel goal retry --plan`")
 _REST = frozenset(("asking", "waiting"))
 _MAX_QUESTION_CHARS = 20_000
 """Questions are part of every report."""

@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 def pattern_fault(pattern: Any) -> str:
     """Return why a pattern is refused; empty when it is accepted."""
     if not isinstance(pattern, str):
-        return "it is no text"
+        return "it is not valid"
     return _analysed(pattern)[0]
 
 
@@ -272,10 +272,10 @@ def _type_fault(rules: Mapping[str, Any]) -> str:
         return ""
     kinds = rules["type"]
     if not isinstance(kinds, str | list) or not kinds:
-        return "`type` is no text"
+        return Message("{name} is not valid", name="`type`")
     for kind in [kinds] if isinstance(kinds, str) else cast("list[Any]", kinds):
         if kind not in TYPES:
-            return Message("{name} is no type", name=f"`{kind}`")
+            return Message("{name} is not valid", name=f"`{kind}`")
     return ""
 
 
@@ -287,7 +287,7 @@ def _number_fault(rules: Mapping[str, Any]) -> str:
             or not isinstance(value, int | float)
             or (isinstance(value, float) and not math.isfinite(value))
         ):
-            return Message("{name} is no number", name=f"`{key}`")
+            return Message("{name} is not valid", name=f"`{key}`")
     return ""
 
 
@@ -296,7 +296,7 @@ def fault(schema: Any, depth: int = 0) -> str:
     if isinstance(schema, bool) and depth:
         return ""
     if not isinstance(schema, dict):
-        return "it is no mapping"
+        return "it is not valid"
     if depth > _MAX_DEPTH:
         return "it is nested too deeply"
     rules = cast("dict[str, Any]", schema)
@@ -311,13 +311,13 @@ def fault(schema: Any, depth: int = 0) -> str:
     inner: list[Any] = [rules[key] for key in ("items", "additionalProperties") if key in rules]
     fields = rules.get("properties", {})
     if not isinstance(fields, dict):
-        return "`properties` is no mapping"
+        return Message("{name} is not valid", name="`properties`")
     inner += cast("dict[str, Any]", fields).values()
     for key in ("anyOf", "oneOf", "allOf", "enum", "required"):
         rows = rules.get(key, [])
         if not isinstance(rows, list):
-            return Message("{name} is no list", name=f"`{key}`")
+            return Message("{name} is not valid", name=f"`{key}`")
         if key == "required" and not all(isinstance(row, str) for row in cast("Any", rows)):
-            return "`required` has something that is no text"
+            return Message("{name} is not valid", name="`required`")
         inner += cast("list[Any]", rows) if key.endswith("Of") else []
     return next((problem for part in inner if (problem := fault(part, depth + 1))), "")

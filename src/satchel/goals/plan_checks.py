@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from satchel.errors import InvalidInput
@@ -99,7 +98,7 @@ def wire_steps(plan: Plan) -> Wiring:
     if len(ordered) < len(plan.steps):
         path = " → ".join(f"`{name}`" for name in find_cycle(needs))
         raise InvalidInput(
-            f"The steps wait for each other in a circle: {path}", "Take one of these needs away"
+            f"The steps wait for each other in a circle: {path}", "Remove one of them"
         )
     return Wiring(tuple(ordered), needs, dependents)
 
@@ -167,64 +166,51 @@ class PlanRule(NamedTuple):
     hint: str
 
 
+_NO_KEY = PlanRule("error", "Step `{step}` has no `{key}`", "Write it")
+_UNKNOWN = PlanRule(
+    "error", "`{field}` of step `{step}` uses `{name}`, which does not exist", "{better}"
+)
+_ITSELF = PlanRule("error", "Step `{step}` depends on itself", "Remove it")
+_VALUE = PlanRule("error", "`{key}` of {where} is `{value}`", "Write {wanted}")
+_TWICE = PlanRule("error", "`{key}` is there twice", "Remove one of them")
+_NO_PART = PlanRule("error", "There is no `{key}`", "Write it")
+
 RULES: dict[str, PlanRule] = {
     # The file.
-    "not-yaml": PlanRule("error", "The plan cannot be read: {reason}", "Write it as YAML or JSON"),
+    "not-yaml": PlanRule("error", "It cannot be read: {reason}", "Correct it"),
     "not-a-plan": PlanRule(
-        "error", "The plan is {kind}, not a mapping", "Write `goal:` and `steps:`"
+        "error", "It is {kind}, not a mapping", "Write one `key: value` per line"
     ),
     "unknown-key": PlanRule("error", "The key `{key}` of {where} means nothing", "Write {better}"),
     "wrong-type": PlanRule("error", "`{key}` of {where} is {kind}, not {wanted}", "Write {wanted}"),
-    "key-twice": PlanRule("error", "`{key}` stands twice in {where}", "Keep one of them"),
+    "key-twice": _TWICE,
     # The whole plan.
-    "no-goal": PlanRule("error", "The plan does not say what it is for", "Write it under `goal`"),
-    "no-steps": PlanRule("error", "The plan has no steps", "Write at least one under `steps`"),
-    "many-steps": PlanRule(
-        "error", "The plan has {count} steps, and {limit} is the most", "Make several goals of it"
-    ),
+    "no-goal": _NO_PART,
+    "no-steps": _NO_PART,
     "circle": PlanRule(
-        "error", "The steps wait for each other in a circle: {path}", "Take one of these needs away"
+        "error", "The steps wait for each other in a circle: {path}", "Remove one of them"
     ),
-    "range": PlanRule("error", "`{key}` of {where} is {value}", "Give {wanted}"),
-    "bad-choice": PlanRule("error", "`{key}` of {where} is `{value}`", "Give one of {wanted}"),
+    "range": _VALUE,
+    "bad-choice": _VALUE,
+    "unused-input": PlanRule("warning", "Nothing uses the input `{name}`", "Remove it"),
     # One step.
     "bad-id": PlanRule(
         "error",
-        "`{value}` cannot be the id of a step",
-        "Begin with a letter or digit; then letters, digits, `-` and `_`, at most 64",
+        "`{name}` is not a valid name",
+        "Use letters, digits, `-` and `_`, at most 64",
     ),
-    "same-id": PlanRule("error", "Two steps have the id `{step}`", "Give each an id of its own"),
-    "unknown-need": PlanRule(
-        "error", "Step `{step}` needs `{name}`, and there is no such step", "{better}"
-    ),
-    "needs-itself": PlanRule(
-        "error", "Step `{step}` needs itself", "Take `{step}` out of its needs"
-    ),
-    "never-runs": PlanRule(
-        "error",
-        "Step `{step}` can never run, since it depends on {names}",
-        "Put these steps right first",
-    ),
-    "no-prompt": PlanRule("error", "Step `{step}` has no prompt", "Write what is to be done"),
-    "long-prompt": PlanRule(
-        "error",
-        "The prompt of step `{step}` has {count} characters, and {limit} is the most",
-        "Put long text into `inputs`, or into a file that a tool reads",
-    ),
-    "no-skill": PlanRule(
-        "error", "Step `{step}` does not say which skill it uses", "Write `skill:`"
-    ),
-    "no-tool": PlanRule("error", "Step `{step}` does not say which tool it calls", "Write `tool:`"),
-    "unknown-skill": PlanRule(
-        "error", "Step `{step}` uses the skill `{name}`, which is not here", "{better}"
-    ),
-    "unknown-tool": PlanRule(
-        "error", "Step `{step}` calls the tool `{name}`, which is not here", "{better}"
-    ),
+    "same-id": _TWICE,
+    "unknown-need": _UNKNOWN,
+    "needs-itself": _ITSELF,
+    "no-prompt": _NO_KEY,
+    "no-skill": _NO_KEY,
+    "no-tool": _NO_KEY,
+    "unknown-skill": _UNKNOWN,
+    "unknown-tool": _UNKNOWN,
     "odd-field": PlanRule(
         "error",
         "Step `{step}` is of the type `{kind}`, which has no `{key}`",
-        "Take `{key}` away, or change `action_type`",
+        "Remove it",
     ),
     "bad-reference": PlanRule(
         "error",
@@ -232,39 +218,17 @@ RULES: dict[str, PlanRule] = {
         "Write `{{{{steps.ID.output}}}}`, `{{{{inputs.NAME}}}}` or `{{{{goal}}}}`; "
         "`\\{{{{` for braces that mean nothing",
     ),
-    "unknown-step": PlanRule(
-        "error",
-        "`{field}` of step `{step}` mentions `{name}`, and there is no such step",
-        "{better}",
-    ),
-    "mentions-itself": PlanRule(
-        "error", "Step `{step}` uses its own output", "Use the output of another step"
-    ),
-    "missing-input": PlanRule(
-        "error",
-        "`{field}` of step `{step}` uses the input `{name}`, which the plan does not give",
-        "{better}",
-    ),
-    "unknown-field": PlanRule(
-        "error",
-        "`{field}` of step `{step}` uses `{path}` of step `{name}`, which does not promise it",
-        "Add it to `output` of step `{name}`, or use {better}",
-    ),
+    "unknown-step": _UNKNOWN,
+    "mentions-itself": _ITSELF,
+    "missing-input": _UNKNOWN,
+    "unknown-field": _UNKNOWN,
     "bad-schema": PlanRule(
-        "error", "`output` of step `{step}` is no schema: {reason}", "Write a JSON schema"
+        "error", "`output` of step `{step}` is no schema: {reason}", "Correct it"
     ),
     "unchecked": PlanRule(
         "warning",
         "`output` of step `{step}` says {names}, which is not checked",
         "Rely on it only if the model does",
-    ),
-    "unused-input": PlanRule(
-        "warning", "Nothing uses the input `{name}`", "Take it away, or use it"
-    ),
-    "human-retries": PlanRule(
-        "warning",
-        "Step `{step}` waits for a person, so `{key}` does nothing",
-        "Take `{key}` away",
     ),
 }
 
@@ -345,16 +309,14 @@ class _Around(NamedTuple):
 def _step_problems(step: Step, around: _Around) -> Iterator[PlanProblem]:
     steps = around.steps
     if not _ID.fullmatch(step.id):
-        yield PlanProblem("bad-id", step.id, values={"value": step.id})
+        yield PlanProblem("bad-id", step.id, values={"name": step.id})
     yield from _fields(step, around)
     yield from _numbers(step)
     for need in step.needs:
         if need == step.id:
             yield PlanProblem("needs-itself", step.id)
         elif need not in steps:
-            yield PlanProblem(
-                "unknown-need", step.id, values=_near(need, steps, guess=around.guess)
-            )
+            yield _unknown("unknown-need", step, "needs", need, steps, around)
     for field, text in texts_of(step):
         for inner, reference in references_in(text):
             if reference is None:
@@ -378,27 +340,17 @@ def _fields(step: Step, around: _Around) -> Iterator[PlanProblem]:
         if field not in allowed and getattr(step, field):
             yield PlanProblem("odd-field", step.id, values={"kind": kind, "key": field})
     if "prompt" in allowed and not step.prompt.strip():
-        yield PlanProblem("no-prompt", step.id)
+        yield PlanProblem("no-prompt", step.id, values={"key": "prompt"})
     if len(step.prompt) > MAX_PROMPT_CHARS:
-        values = {"count": str(len(step.prompt)), "limit": str(MAX_PROMPT_CHARS)}
-        yield PlanProblem("long-prompt", step.id, values=values)
-    if kind == "skill":
-        yield from _named(step, "skill", step.skill, around.skills, guess=around.guess)
-    if kind == "tool":
-        yield from _named(step, "tool", step.tool, around.tools, guess=around.guess)
-    if kind == "human":
-        for field in ("retry", "timeout"):
-            if getattr(step, field) is not None:
-                yield PlanProblem("human-retries", step.id, values={"key": field})
-
-
-def _named(
-    step: Step, kind: str, name: str, there: Collection[str] | None, *, guess: bool
-) -> Iterator[PlanProblem]:
-    if not name:
-        yield PlanProblem(f"no-{kind}", step.id)
-    elif there is not None and name not in there:
-        yield PlanProblem(f"unknown-{kind}", step.id, values=_near(name, there, guess=guess))
+        where = Message("step {part}", part=f"`{step.id}`")
+        yield _range("prompt", len(step.prompt), where, f"0–{MAX_PROMPT_CHARS}", step.id)
+    if kind in {"skill", "tool"}:
+        name = step.skill if kind == "skill" else step.tool
+        there = around.skills if kind == "skill" else around.tools
+        if not name:
+            yield PlanProblem(f"no-{kind}", step.id, values={"key": kind})
+        elif there is not None and name not in there:
+            yield _unknown(f"unknown-{kind}", step, kind, name, there, around)
 
 
 def _reference(
@@ -407,22 +359,19 @@ def _reference(
     name = reference.name
     if reference.kind == "inputs":
         if name not in around.plan.inputs:
-            otherwise = Message("Give it under {part}", part=f"`inputs`: `{name}: …`")
-            near = _near(name, around.plan.inputs, guess=around.guess, otherwise=otherwise)
-            yield PlanProblem("missing-input", step.id, values={"field": field, **near})
+            yield _unknown("missing-input", step, field, name, around.plan.inputs, around)
     elif reference.kind == "steps":
         if name == step.id:
             yield PlanProblem("mentions-itself", step.id)
         elif name not in around.steps:
-            near = _near(name, around.steps, guess=around.guess)
-            yield PlanProblem("unknown-step", step.id, values={"field": field, **near})
+            yield _unknown("unknown-step", step, field, name, around.steps, around)
         elif reference.path:
-            yield from _path(step, around.steps[name], field, reference)
+            yield from _path(step, around, field, reference)
 
 
-def _path(step: Step, other: Step, field: str, reference: Reference) -> Iterator[PlanProblem]:
+def _path(step: Step, around: _Around, field: str, reference: Reference) -> Iterator[PlanProblem]:
     """Check that the referenced step's schema has this path."""
-    here: Any = other.output or {"type": "string"}
+    here: Any = around.steps[reference.name].output or {"type": "string"}
     for part in reference.path:
         rules = cast("dict[str, Any]", here) if isinstance(here, dict) else {}
         kind = rules.get("type")
@@ -432,9 +381,8 @@ def _path(step: Step, other: Step, field: str, reference: Reference) -> Iterator
         elif fields is not None and part in fields:
             here = fields[part]
         elif (isinstance(kind, str) and kind in output_schema.TYPES and kind != "object") or fields:
-            known = ", ".join(f"`{one}`" for one in (fields or ())) or "its whole output"
-            values = {"field": field, "path": ".".join(reference.path), "name": other.id}
-            yield PlanProblem("unknown-field", step.id, values={**values, "better": known})
+            name = ".".join((reference.name, "output", *reference.path))
+            yield _unknown("unknown-field", step, field, name, fields or (), around)
             return
         else:
             return  # the schema leaves it open
@@ -473,28 +421,28 @@ def _plan_numbers(plan: Plan) -> Iterator[PlanProblem]:
     if plan.retry != _RETRY:
         yield from _retry(plan.retry, where)
     if not 1 <= plan.parallel <= 10_000:
-        yield _range("parallel", plan.parallel, where, "a whole number from 1 to 10000")
+        yield _range("parallel", plan.parallel, where, "1–10000")
     for key, value in plan.budget._asdict().items() if plan.budget != _BUDGET else ():
         if value is not None and not (value > 0 and math.isfinite(value)):
-            yield _range(f"budget.{key}", value, where, "more than 0")
+            yield _range(f"budget.{key}", value, where, "> 0")
 
 
 def _seconds(key: str, value: float, where: str, step: str = "") -> Iterator[PlanProblem]:
     if not 0 < value <= MAX_TIMEOUT_S:
-        yield _range(key, value, where, "more than 0 and at most 604800", step)
+        yield _range(key, value, where, "0–604800", step)
 
 
 def _retry(retry: Retry, where: str, step: str = "") -> Iterator[PlanProblem]:
     if not 1 <= retry.attempts <= MAX_ATTEMPTS:
-        yield _range("retry.attempts", retry.attempts, where, "a whole number from 1 to 100", step)
+        yield _range("retry.attempts", retry.attempts, where, "1–100", step)
     for key in ("first", "most"):
         value = getattr(retry, key)
         if not 0 <= value <= MAX_TIMEOUT_S:
-            yield _range(f"retry.{key}", value, where, "0 to 604800", step)
+            yield _range(f"retry.{key}", value, where, "0–604800", step)
     if not 1 <= retry.factor <= 100:
-        yield _range("retry.factor", retry.factor, where, "1 to 100", step)
+        yield _range("retry.factor", retry.factor, where, "1–100", step)
     if not 0 <= retry.jitter <= 1:
-        yield _range("retry.jitter", retry.jitter, where, "0 to 1", step)
+        yield _range("retry.jitter", retry.jitter, where, "0–1", step)
 
 
 def _range(key: str, value: float, where: str, wanted: str, step: str = "") -> PlanProblem:
@@ -510,21 +458,23 @@ def _choice(
     return PlanProblem("bad-choice", step, values=values)
 
 
-def _near(name: str, there: Iterable[str], *, guess: bool, otherwise: str = "") -> dict[str, str]:
+def _unknown(
+    code: str, step: Step, field: str, name: str, there: Iterable[str], around: _Around
+) -> PlanProblem:
     names = list(there)
     near: list[str] = []
-    if guess and len(name) <= 64:
+    if around.guess and len(name) <= 64:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, names, n=2, cutoff=0.6)
-    few = [f"`{one}`" for one in names[:5]]
-    better = otherwise or (Message("There are {part}", part=few) if few else "There are none")
+        near = get_close_matches(name, names, n=1, cutoff=0.6)
+    better = Message("Write it")
     if near:
-        meant = f"`{near[0]}`"
-        if len(near) > 1:
-            meant = Message("{one} or {other}", one=meant, other=f"`{near[1]}`")
-        better = Message("Did you mean {part}?", part=meant)
-    return {"name": _short(name), "better": better}
+        better = Message("Did you mean {names}?", names=f"`{near[0]}`")
+    elif names:
+        better = Message("There are {part}", part=[f"`{one}`" for one in names[:5]])
+    return PlanProblem(
+        code, step.id, values={"field": field, "name": _short(name), "better": better}
+    )
 
 
 def _short(text: str) -> str:
@@ -552,12 +502,11 @@ def check(
     """
     found: list[PlanProblem] = []
     if not plan.goal.strip():
-        found.append(PlanProblem("no-goal"))
+        found.append(PlanProblem("no-goal", values={"key": "goal"}))
     if not plan.steps:
-        found.append(PlanProblem("no-steps"))
+        found.append(PlanProblem("no-steps", values={"key": "steps"}))
     if len(plan.steps) > MAX_STEPS:
-        values = {"count": str(len(plan.steps)), "limit": str(MAX_STEPS)}
-        return [*found, PlanProblem("many-steps", values=values)]
+        return [*found, _range("steps", len(plan.steps), "the plan", f"1–{MAX_STEPS}")]
     found += _plan_numbers(plan)
     found += _unused(plan)
     steps = {step.id: step for step in plan.steps}
@@ -565,14 +514,15 @@ def check(
         seen: set[str] = set()
         for step in plan.steps:
             if step.id in seen:
-                found.append(PlanProblem("same-id", step.id))
+                values = {"key": step.id, "where": "the plan"}
+                found.append(PlanProblem("same-id", step.id, values=values))
             seen.add(step.id)
     around = _Around(plan, steps, skills, tools)
     for step in plan.steps:
         if around.guess and len(found) > _MAX_SUGGESTIONS:
             around = around._replace(guess=False)
         found += _step_problems(step, around)
-    return found + _unreachable(plan)
+    return found + _circles(plan)
 
 
 def errors_in(problems: list[PlanProblem]) -> list[PlanProblem]:
@@ -588,8 +538,8 @@ def require_valid(goal: Goal) -> None:
     """
     if not GOAL_ID.fullmatch(goal.id):
         raise InvalidInput(
-            say("`{id}` cannot be the id of a goal", id=goal.id),
-            say("Begin with a letter or digit; then letters, digits, `-` and `_`, at most 100"),
+            say("`{name}` is not a valid name", name=goal.id),
+            say("Use letters, digits, `-` and `_`, at most 64"),
         )
     errors = errors_in(check(goal.plan))
     if errors:
@@ -621,40 +571,13 @@ def _unused(plan: Plan) -> list[PlanProblem]:
     ]
 
 
-def _unreachable(plan: Plan) -> list[PlanProblem]:
-    """Cycles, and steps that depend on something that can never run."""
-    needs = needs_in(plan)
+def _circles(plan: Plan) -> list[PlanProblem]:
+    left = needs_in(plan)
     found: list[PlanProblem] = []
-    culprits: dict[str, str] = {
-        step.id: step.id for step in plan.steps if any(need not in needs for need in needs_of(step))
-    }
-    left = dict(needs)
     while len(found) < _MAX_CYCLES_SHOWN and (path := find_cycle(left)):
         if len(path) > 2:  # a step that needs itself is reported elsewhere
             shown = " → ".join(f"`{name}`" for name in path)
             found.append(PlanProblem("circle", path[0], values={"path": shown}))
         for name in path:
-            culprits[name] = name
             left.pop(name, None)
-    if culprits:
-        found += _broken_dependents(plan, dependents_of(needs), culprits)
     return found
-
-
-def _broken_dependents(
-    plan: Plan, dependents: dict[str, list[str]], culprits: dict[str, str]
-) -> list[PlanProblem]:
-    """Steps that depend on one of the broken steps, each with the first of them that is found."""
-    blame = dict(culprits)
-    todo = deque(culprits)
-    while todo:
-        name = todo.popleft()
-        for other in dependents[name]:
-            if other not in blame:
-                blame[other] = blame[name]
-                todo.append(other)
-    return [
-        PlanProblem("never-runs", step.id, values={"names": f"`{blame[step.id]}`"})
-        for step in plan.steps
-        if step.id in blame and step.id not in culprits
-    ]

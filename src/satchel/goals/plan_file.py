@@ -13,11 +13,10 @@ All problems are reported at once, with their lines where known.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from satchel._fs import read_small
 from satchel.errors import InvalidInput, NotFound
 from satchel.goals.model import GoalBudget, Plan, Retry, Step
 from satchel.goals.plan_checks import (
@@ -47,7 +46,7 @@ _POLICIES = ["fail_fast", "continue", "skip_dependents"]
 class PlanField(NamedTuple):
     """One key."""
 
-    kinds: tuple[str, ...]
+    kind: str
     wanted: str
     """The same as a phrase."""
     schema: dict[str, Any]
@@ -55,19 +54,19 @@ class PlanField(NamedTuple):
 
 
 def _text_field(says: str, **more: Any) -> PlanField:
-    return PlanField(("text",), "text", {"type": "string", **more}, says)
+    return PlanField("text", "text", {"type": "string", **more}, says)
 
 
 def _number(says: str, **more: Any) -> PlanField:
-    return PlanField(("number",), "a number", {"type": "number", **more}, says)
+    return PlanField("number", "a number", {"type": "number", **more}, says)
 
 
 def _whole(says: str, **more: Any) -> PlanField:
-    return PlanField(("whole",), "a whole number", {"type": "integer", **more}, says)
+    return PlanField("whole", "a whole number", {"type": "integer", **more}, says)
 
 
 def _mapping_field(says: str, **more: Any) -> PlanField:
-    return PlanField(("mapping",), "a mapping", {"type": "object", **more}, says)
+    return PlanField("mapping", "a mapping", {"type": "object", **more}, says)
 
 
 _SECONDS = {"exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S}
@@ -97,20 +96,10 @@ def _object(fields: dict[str, PlanField], required: tuple[str, ...] = ()) -> dic
     return {**schema, "required": [*required]} if required else schema
 
 
-_RETRY = PlanField(
-    ("whole", "mapping"),
-    "a whole number or a mapping",
-    {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS}, _object(RETRY)]},
-    "How often a failed step is tried: a number of tries, or when and how often",
-)
+_RETRY = PlanField("mapping", "a mapping", _object(RETRY), "How often a failed step is tried")
 
 STEP: dict[str, PlanField] = {
-    "id": PlanField(
-        ("text", "name"),
-        "text",
-        {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
-        "What other steps call it",
-    ),
+    "id": _text_field("What other steps call it", pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"),
     "title": _text_field("What people read; the id when empty"),
     "action_type": _text_field(
         "`llm` asks a model, `skill` a model with a skill's instructions, `tool` calls a tool, "
@@ -128,14 +117,9 @@ STEP: dict[str, PlanField] = {
         maxLength=MAX_PROMPT_CHARS,
     ),
     "needs": PlanField(
-        ("texts",),
+        "texts",
         "a list of ids",
-        {
-            "anyOf": [
-                {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
-                {"type": "string"},
-            ]
-        },
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
         "Steps that must end before it; those that its texts mention need not be listed",
     ),
     "output": _mapping_field("A JSON schema of what it gives; a text when empty"),
@@ -155,10 +139,10 @@ PLAN: dict[str, PlanField] = {
     ),
     "retry": _RETRY,
     "timeout": _number("Seconds for one try of a step", **_SECONDS),
-    "budget": PlanField(("mapping",), "a mapping", _object(BUDGET), "What the whole goal may take"),
+    "budget": PlanField("mapping", "a mapping", _object(BUDGET), "What the whole goal may take"),
     "parallel": _whole("Steps that run at once, at most", minimum=1, maximum=10_000),
     "steps": PlanField(
-        ("list",),
+        "list",
         "a list",
         {
             "type": "array",
@@ -184,109 +168,6 @@ def plan_schema() -> dict[str, Any]:
             **schema,
         }
     )
-
-
-_PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_ ./()'+=-]*(?<! )")
-"""Texts that YAML reads as texts, except these words:"""
-_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-_ESCAPED_CHARS = re.compile(
-    r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
-)
-"""Characters that must be escaped: tabs, carriage returns, controls, other line ends."""
-_FLOW_CHARS = 80
-
-
-def to_yaml(value: dict[str, Any]) -> str:
-    """Write a mapping as YAML."""
-    return "\n".join(_mapping(value, 0)) + "\n"
-
-
-def _mapping(table: dict[str, Any], indent: int) -> list[str]:
-    lines: list[str] = []
-    for key, value in table.items():
-        name = _inline(str(key))
-        first, rest = _value(value, indent)
-        lines.append(f"{' ' * indent}{name}:{first}")
-        lines += rest
-    return lines
-
-
-def _items(rows: list[Any], indent: int) -> list[str]:
-    lines: list[str] = []
-    pad = " " * indent
-    for row in rows:
-        if isinstance(row, dict) and row:
-            inner = _mapping(cast("dict[str, Any]", row), indent + 2)
-            lines.append(f"{pad}- {inner[0].lstrip()}")
-            lines += inner[1:]
-        else:
-            first, rest = _value(row, indent)
-            lines.append(f"{pad}-{first}")
-            lines += rest
-    return lines
-
-
-def _value(value: Any, indent: int) -> tuple[str, list[str]]:
-    """The text after a key, and the lines below it."""
-    if isinstance(value, str) and "\n" in value and _fits_block(value):
-        tail = len(value) - len(value.rstrip("\n"))
-        mark = ("-", "", "+")[min(tail, 2)]
-        body = value[: len(value) - tail] if tail < 2 else value[:-1]
-        pad = " " * (indent + 2)
-        return f" |{mark}", [f"{pad}{line}" if line else "" for line in body.split("\n")]
-    if isinstance(value, dict) and value:
-        table = cast("dict[str, Any]", value)
-        if (flow := _flow(table)) is not None:
-            return f" {flow}", []
-        return "", _mapping(table, indent + 2)
-    if isinstance(value, list | tuple) and value:
-        rows = list(cast("list[Any]", value))
-        if (flow := _flow(rows)) is not None:
-            return f" {flow}", []
-        return "", _items(rows, indent + 2)
-    return f" {_inline(value)}", []
-
-
-def _flow(value: Any) -> str | None:
-    if isinstance(value, dict):
-        table = cast("dict[str, Any]", value)
-        if any(isinstance(item, dict | list | tuple) for item in table.values()):
-            return None
-        parts = [f"{_inline(str(key))}: {_inline(item)}" for key, item in table.items()]
-        text = "{" + ", ".join(parts) + "}"
-    else:
-        if any(isinstance(item, dict | list | tuple) for item in value):
-            return None
-        text = "[" + ", ".join(_inline(item) for item in value) + "]"
-    return text if len(text) <= _FLOW_CHARS else None
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, str):
-        if _PLAIN_TEXT.fullmatch(value) and value.lower() not in _WORDS and len(value) <= 200:
-            return value
-        return _escaped(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return f"{value:.1f}"
-    if isinstance(value, float):
-        text = repr(value)
-        if "e" in text:  # YAML wants a dot and a sign
-            number, _, power = text.partition("e")
-            number = number if "." in number else f"{number}.0"
-            text = f"{number}e{power if power[0] in '+-' else '+' + power}"
-        return text
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _escaped(text: str) -> str:
-    quoted = json.dumps(text, ensure_ascii=False)
-    return _ESCAPED_CHARS.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
-
-
-def _fits_block(text: str) -> bool:
-    if _ESCAPED_CHARS.search(text) or text[0] in " \n":
-        return False
-    return not any(line != line.rstrip(" ") and not line.strip() for line in text.split("\n"))
 
 
 __all__ = ["plan_schema", "read_plan", "write_plan"]
@@ -345,21 +226,14 @@ def _text(source: str | os.PathLike[str]) -> str:
         return source
     path = os.fspath(source)
     try:
-        if os.path.getsize(path) > MAX_FILE_BYTES:
-            raise InvalidInput(
-                say("`{path}` is larger than {limit} bytes", path=path, limit=MAX_FILE_BYTES)
-            )
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            return read_small(file.fileno(), MAX_FILE_BYTES).decode("utf-8-sig")
     except FileNotFoundError as exc:
-        raise NotFound(
-            say("There is no plan `{path}`", path=path),
-            say("Give the path of a file in YAML or JSON"),
-        ) from exc
+        raise NotFound(say("There is no `{path}`", path=path), say("Check the path")) from exc
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
         raise InvalidInput(
-            say("The plan `{path}` cannot be read: {reason}", path=path, reason=reason)
+            say("`{path}` cannot be read: {reason}", path=path, reason=reason)
         ) from exc
 
 
@@ -424,9 +298,7 @@ class _PlanReading:
         return Step(**values)
 
     def retry(self, value: Any, path: Path, where: str, step: str = "") -> Retry:
-        """Read a retry policy; a plain number is the number of attempts."""
-        if isinstance(value, int):
-            return Retry(attempts=value)
+        """Read a retry policy."""
         where = Message("{name} of {where}", name="`retry`", where=format_phrase(where))
         return Retry(**self.fields(value, RETRY, path, where, step))
 
@@ -449,7 +321,7 @@ class _PlanReading:
                              better=better)  # fmt: skip
             elif value is None:
                 continue  # a key without a value yet
-            elif (fitting := _converted(value, field.kinds)) is _INVALID:
+            elif (fitting := _converted(value, field.kind)) is _INVALID:
                 self.add("wrong-type", (*path, key), step, key=key, where=where, kind=_kind(value),
                          wanted=field.wanted)  # fmt: skip
             else:
@@ -457,34 +329,26 @@ class _PlanReading:
         return values
 
 
+_BREAKS = frozenset("\r\x85\u2028\u2029")
 _INVALID = object()
+_TYPES: dict[str, type[Any]] = {"text": str, "mapping": dict, "list": list}
 _MAX_NUMBER = 1e18
 
 
-def _converted(value: Any, kinds: tuple[str, ...]) -> Any:
-    """Convert a value to one of these kinds; `_INVALID` when it is none of them."""
-    for kind in kinds:
-        if kind == "text" and isinstance(value, str):
-            return value
-        if kind == "mapping" and isinstance(value, dict):
-            return cast("dict[str, Any]", value)
-        if kind == "list" and isinstance(value, list):
-            return cast("list[Any]", value)
-        if kind == "texts":
-            rows = cast("list[Any]", value if isinstance(value, list) else [value])
-            if all(isinstance(row, str) for row in rows):
-                return tuple(rows)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if kind == "name":
-            return str(value)  # an id that looks like a number
-        if not -_MAX_NUMBER < value < _MAX_NUMBER:
-            continue  # infinity and NaN are no numbers here
-        if kind == "whole" and value == int(value):
-            return int(value)
-        if kind == "number":
-            return float(value)
-    return _INVALID
+def _converted(value: Any, kind: str) -> Any:
+    """Convert a value to this kind; `_INVALID` when it is another."""
+    if kind in _TYPES:
+        return value if isinstance(value, _TYPES[kind]) else _INVALID
+    if kind == "texts":
+        rows = cast("list[Any]", value if isinstance(value, list) else [None])
+        return tuple(rows) if all(isinstance(row, str) for row in rows) else _INVALID
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _INVALID
+    if not -_MAX_NUMBER < value < _MAX_NUMBER:
+        return _INVALID  # infinity and NaN are no numbers here
+    if kind == "number":
+        return float(value)
+    return int(value) if value == int(value) else _INVALID
 
 
 def _kind(value: Any) -> str:
@@ -502,6 +366,26 @@ def _suggestion(key: str, known: Mapping[str, PlanField]) -> str:
 
 def write_plan(plan: Plan) -> str:
     """Write a plan as YAML that reads back as the same plan; long texts become blocks."""
+    import yaml
+
+    class PlanDumper(yaml.SafeDumper):
+        """Writes texts of several lines as blocks, and no aliases, which are not read."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            del data
+            return True
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002
+            del indentless  # lists are indented below their key
+            super().increase_indent(flow, indentless=False)
+
+    def block(dumper: Any, text: str) -> Any:
+        # Other line breaks, and white space at the start, are read back only from quotes.
+        odd = text[:1].isspace() or not _BREAKS.isdisjoint(text)
+        style = '"' if odd else "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    PlanDumper.add_representer(str, block)
     from satchel.goals.reports import pack
 
     packed = pack(plan)
@@ -513,4 +397,5 @@ def write_plan(plan: Plan) -> str:
             step["action_type"] = kind
     ordered = {name: packed[name] for name in PLAN if name in packed}
     shaped = [{name: step[name] for name in STEP if name in step} for step in steps]
-    return to_yaml({**ordered, "steps": shaped})
+    table = {**ordered, "steps": shaped}
+    return yaml.dump(table, Dumper=PlanDumper, sort_keys=False, allow_unicode=True, width=100)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from satchel._fs import make_private
 from satchel._optional import require
 from satchel.errors import InvalidInput
-from satchel.goals.postgres_errors import database_failed, for_driver, refusal, write_ahead
+from satchel.goals.database_errors import database_failed, for_driver, is_final, write_ahead
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _limit_for(limits: Mapping[str, Limit], provider: str) -> Limit | None:
         limit.at_once is not None and limit.at_once < 1
     ):
         raise InvalidInput(
-            say("The limit of `{provider}` lets nobody through", provider=provider),
+            say("The limit of `{provider}` allows no request", provider=provider),
             say("Give `per_second` and `at_once` values above 0"),
         )
     return limit
@@ -230,8 +230,8 @@ class Ledger:
             except (psycopg.OperationalError, psycopg.InterfaceError) as exc:
                 begun = self._connection is not None
                 self.close()
-                said = None if begun else refusal(str(exc))
-                if (said is not None and not said.temporary) or time.monotonic() > give_up:
+                final = not begun and is_final(str(exc))
+                if final or time.monotonic() > give_up:
                     raise database_failed(self._database, str(exc)) from exc
                 time.sleep(0.3)
             except psycopg.errors.InsufficientPrivilege as exc:

@@ -261,8 +261,8 @@ def valid_results(
     needs = needs_in(new)
     if from_step and from_step not in needs:
         raise NotFound(
-            say("The plan has no step `{step}`", step=from_step),
-            say("Run `satchel goal show` to see them"),
+            say("There is no `{key}`", key=from_step),
+            say("Run `{command}`", command="satchel goal show GOAL"),
         )
     again = with_dependents(needs, [from_step]) if from_step else set[str]()
     before = {step.id: step for step in old.steps}

@@ -115,9 +115,7 @@ async def perform(
                 notes=tuple(notes),
             )
         why = _cut(error.message, _MAX_NOTE_CHARS)
-        told = {"count": attempt, "code": error.code, "why": why}
-        # The code of a failed attempt is for scripts.
-        notes.append(Message("try {count}: {code}: {why}", people="try {count}: {why}", **told))
+        notes.append(Message("try {count}: {why}", count=attempt, why=why))
         if tell is not None:
             tell(StepEvent(call.goal, step.id, "retrying", time.time(), notes[-1]))
         with _attach_usage_on_cancel(usage):
@@ -227,15 +225,15 @@ async def _with_timeout(work: Awaitable[Done], call: StepCall, clock: StepTimer)
             raise
         if latest is not None and asyncio.get_running_loop().time() >= latest:
             raise StepFailed(
-                Message("The goal's budget of `seconds` ran out meanwhile"),
-                Message("Give the goal more of them, with `satchel goal retry --plan`"),
+                Message("The budget of {budget} is used up", budget="`seconds`"),
+                Message("Give the goal a larger `budget` with `satchel goal retry --plan`"),
                 code="BUDGET",
                 retryable=False,
                 usage=clock.spent,
             ) from None
         raise StepFailed(
-            Message("It took longer than {count} seconds", count=f"{seconds:g}"),
-            Message("Give the step a longer `timeout`, or less to do"),
+            Message("it took longer than {seconds} seconds", seconds=f"{seconds:g}"),
+            Message("Give the step a longer `timeout`"),
             code="TIMEOUT",
             usage=clock.spent,
         ) from None
@@ -271,5 +269,5 @@ async def _validated(output: Any, call: StepCall, context: StepContext, notes: l
     # An output that looks like a reference would be followed: it is stored as an artifact itself.
     if len(data) > context.large or artifacts.is_reference(output):
         digest = await context.artifacts.put(data)
-        return artifacts.reference(digest, data, output, context.large // 8)
+        return artifacts.reference(digest, data)
     return json.loads(text)

@@ -227,11 +227,9 @@ def resolve(reference: Reference, values: TemplateValues) -> Any:
     if reference.name not in table:
         raise _missing(reference.text)
     value = table[reference.name]
-    for index, part in enumerate(reference.path):
-        if isinstance(value, OutputPreview):
-            return value.below(reference.path[index:])
-        if value is None:
-            return None  # a failed step whose dependents continue
+    for part in reference.path:
+        if value is None or isinstance(value, OutputPreview):
+            return value  # a failed step whose dependents continue
         if isinstance(value, dict) and part in value:
             value = cast("dict[str, Any]", value)[part]
         elif isinstance(value, list) and _index(part) < len(cast("list[Any]", value)):

@@ -22,7 +22,6 @@ from satchel.session.history import SKILL, find_change_notices, sync_with_histor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-    from typing import Literal
 
     from satchel.envelope import Envelope
     from satchel.satchel import Satchel
@@ -66,7 +65,6 @@ class SessionOptions(TypedDict, total=False):
 
     approve: Approve
     ask: Sequence[str]
-    changes: Literal["tail", "rebuild"] | None
 
 
 class ChildOptions(TypedDict, total=False):
@@ -180,7 +178,6 @@ def sessions_of(
     *,
     approve: Approve = None,
     ask: Sequence[str] = (),
-    changes: Literal["tail", "rebuild"] | None = None,
 ) -> Sessions:
     """Create a `Sessions` from an adapter's arguments.
 
@@ -189,7 +186,6 @@ def sessions_of(
             conversation gets its own session; or the session of a single conversation.
         approve: As for `Satchel.session`, for new sessions.
         ask: The same.
-        changes: The same.
 
     Raises:
         InvalidInput: an option has a wrong value, or is combined with an existing session.
@@ -202,13 +198,13 @@ def sessions_of(
         satchel = skills
 
         def begin() -> Session:
-            return satchel.session(approve=approve, ask=ask, changes=changes)
+            return satchel.session(approve=approve, ask=ask)
 
         begin()  # reports a wrong option now, not at the first request
         return Sessions(begin)
-    if approve is not None or ask or changes is not None:
+    if approve is not None or ask:
         raise InvalidInput(
-            say("`approve`, `ask` and `changes` are options of a session, and this one exists"),
+            say("`approve` and `ask` belong to new sessions"),
             say("Pass them to `Satchel.session`"),
         )
     if isinstance(skills, Sessions):

@@ -1,9 +1,9 @@
 """Discovery of skills: locations, precedence, trust, integrity and snapshots.
 
-Reading order: `library` (the object callers use), `snapshot` (what it returns), `locations`
-(folders and their order), `scanner` (one location on disk), `scan_cache` (results of the last
-scan), `tool_scanner` (tool skills), `integrity` and `trust_store` (what may be used),
-`served_skills` and `remote` (skills of servers).
+Reading order: `library` (the object callers use), `snapshot` (what it returns), `library_scan`
+(how that is made), `locations` (folders and their order), `scanner` (one location on disk),
+`scan_cache` (results of the last scan), `tool_skills` (skills with tools), `integrity` and
+`trust_store` (what may be used), `served_skills` and `remote` (skills of servers).
 """
 
 from __future__ import annotations

@@ -109,6 +109,8 @@ class VerifiedFolder(NamedTuple):
 
 
 _MAX_CACHE_BYTES = 32 << 20
+_PROGRAMS = " programs"
+"""After the digest of a content with programs."""
 
 
 class VerdictCache:
@@ -124,14 +126,19 @@ class VerdictCache:
         self._folder = folder
         self._allow = allow
         self._lock = threading.Lock()
-        self._known: set[str] | None = None
+        self._known: dict[str, bool] | None = None
+        """Digest -> whether the content has programs."""
 
     def knows(self, digest: str) -> bool:
         """Whether a content with this digest was scanned and not blocked."""
+        return self.has_programs(digest) is not None
+
+    def has_programs(self, digest: str) -> bool | None:
+        """Whether a content has programs; None when it was not scanned, or was blocked."""
         with self._lock:
             if self._known is None:
                 self._known = self._read()
-            return digest in self._known
+            return self._known.get(digest)
 
     def scan(self, tree: Tree, name: str) -> ScanReport:
         """Scan a skill's files.
@@ -156,24 +163,26 @@ class VerdictCache:
             self._known = known
             if digest in known:
                 return
-            known.add(digest)
+            known[digest] = has_programs = bool(report.inventory.programs)
             if self._folder:
                 with suppress(OSError):  # the cache is optional
                     os.makedirs(self._folder, mode=0o700, exist_ok=True)
                     with open(self._path(), "ab", buffering=0) as stream:
-                        stream.write(digest.encode("ascii", "replace") + b"\n")
+                        line = digest + _PROGRAMS * has_programs + "\n"
+                        stream.write(line.encode("ascii", "replace"))
 
     def _path(self) -> str:
         return os.path.join(self._folder, f"scanned-{_rules_version()}.txt")
 
-    def _read(self) -> set[str]:
+    def _read(self) -> dict[str, bool]:
         if not self._folder:
-            return set()
+            return {}
         try:
             with open(self._path(), encoding="ascii", errors="replace") as stream:
-                return set(stream.read(_MAX_CACHE_BYTES).split("\n"))
+                lines = stream.read(_MAX_CACHE_BYTES).split("\n")
         except OSError:
-            return set()
+            return {}
+        return {line.removesuffix(_PROGRAMS): line.endswith(_PROGRAMS) for line in lines}
 
 
 def _rules_version() -> str:
@@ -182,12 +191,12 @@ def _rules_version() -> str:
     from zlib import crc32
 
     from satchel import _unicode
-    from satchel.security import scan as security
 
     version = int(find_spec("yara_x") is not None)
     with open(_unicode.__file__, "rb") as stream:
         version = crc32(stream.read(), version)
-    for here, folders, files in os.walk(os.path.dirname(os.path.abspath(security.__file__))):
+    rules = os.path.join(os.path.dirname(os.path.abspath(_unicode.__file__)), "security")
+    for here, folders, files in os.walk(rules):
         folders[:] = sorted(set(folders) - {"__pycache__"})
         for name in sorted(files):
             with open(os.path.join(here, name), "rb") as stream:

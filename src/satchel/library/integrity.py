@@ -22,7 +22,7 @@ from satchel.library.fingerprint import VerdictCache, VerifiedFolder, is_settled
 from satchel.library.locations import local_folder
 from satchel.library.lockfile import pending_changes, read_lock
 from satchel.library.scanner import OWN_FOLDERS
-from satchel.skill.file_tree import FolderTree, MemoryTree, TreeDigest, digest_of, seal
+from satchel.skill.file_tree import FolderTree, MemoryTree, TreeDigest, digest_of, hash_tree
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class IntegrityChecker:
         if place.trusted is False or not self._trust.trusts(skill.base_dir, place.boundary):
             raise Refused(
                 Message("The skill `{name}` is not trusted yet", name=skill.name),
-                Message("Run `satchel trust` in the project"),
+                Message("Run `{command}`", command="satchel trust"),
             )
 
     def _verify(self, skill: Skill, *, clean: bool) -> tuple[VerifiedFolder, bool]:
@@ -208,10 +208,10 @@ class IntegrityChecker:
                     "The skill `{name}` is not in a lockfile, and the setting `trust` is `locked`",
                     name=skill.name,
                 ),
-                Message("Import it from its source, which locks it, or change the setting `trust`"),
+                Message("Import a skill from its source, which locks it, or change the setting"),
             )
         files = _locked_files(entry, skill)
-        if digest_of(files) == found.digest:
+        if files == found.files:
             return None
         if pending_changes(_root_of(skill), self._trust.marks).get(skill.head.id) == found.digest:
             return None
@@ -225,9 +225,9 @@ class IntegrityChecker:
                 files=shown,
             ),
             Message(
-                "See what changed with `satchel lock {name} --dry-run`. Yours? Run "
-                "`satchel lock {name}`. Not yours? Run `satchel install --frozen`",
-                name=skill.typed,
+                "See what changed with `satchel verify {name}`. Yours? Run "
+                "`satchel verify --accept {name}`. Not yours? Run `satchel install --frozen`",
+                name=skill.reference,
             ),
             files=differing,
         )
@@ -236,8 +236,7 @@ class IntegrityChecker:
         digest = verified.tree.digest
         if skill.source == "builtin" or self._trust.accepts(digest):
             return
-        blocked = self._trust.read().blocked
-        if self._scans.knows(digest) and blocked.get(os.path.realpath(skill.base_dir)) != digest:
+        if self._scans.knows(digest) and not self._is_blocked(skill, digest):
             return
         report = self.scan(skill, verified)
         if report.verdict == "blocked":
@@ -276,6 +275,22 @@ class IntegrityChecker:
             self.record_verdicts(rows)
         return report
 
+    def has_programs(self, skill: Skill) -> bool | None:
+        """Whether a skill has programs; None when its present content was not scanned yet.
+
+        Also None for a content that was blocked.
+
+        Raises:
+            SatchelError: it cannot be read.
+        """
+        digest = self.digest(skill)
+        return None if self._is_blocked(skill, digest) else self._scans.has_programs(digest)
+
+    def _is_blocked(self, skill: Skill, digest: str) -> bool:
+        """Whether the last scan of a skill blocked this content."""
+        blocked = self._trust.read().blocked
+        return bool(blocked) and blocked.get(os.path.realpath(skill.base_dir)) == digest
+
     def record_verdicts(self, found: Mapping[str, str]) -> None:
         """Record scan results: a skill's folder -> the digest of its blocked content."""
         with suppress(SatchelError):  # not saved: the skill is scanned and refused again
@@ -310,8 +325,12 @@ class IntegrityChecker:
             return False
         return True
 
-    def modified(self, skill: Skill) -> tuple[str, ...]:
+    def modified(self, skill: Skill, verified: VerifiedFolder | None = None) -> tuple[str, ...]:
         """The files of an installed skill that differ from the lockfile; empty without an entry.
+
+        Args:
+            skill: The skill.
+            verified: Its files, if they were hashed already.
 
         Raises:
             LockBroken: its lockfile is damaged.
@@ -322,13 +341,11 @@ class IntegrityChecker:
         if entry is None:
             return ()
         try:
-            found = self._hash(skill, entry, clean=False)[0].tree
+            found = (verified or self._hash(skill, entry, clean=False)[0]).tree
         except (OSError, SatchelError):
             return (skill.head.file,)
         files = _locked_files(entry, skill)
-        return (
-            () if digest_of(files) == found.digest else tuple(_differing_files(files, found.files))
-        )
+        return () if files == found.files else tuple(_differing_files(files, found.files))
 
     def digest(self, skill: Skill) -> str:
         """The digest of a skill's present content.
@@ -360,8 +377,8 @@ class IntegrityChecker:
         supply = self._supplies.get(skill.origin.root)
         if supply is None:
             raise NotFound(
-                Message("The server of the skill `{name}` is not set any more", name=skill.name),
-                Message("Run `satchel mcp list` to see which are"),
+                Message("There is no skill `{name}`", name=skill.name),
+                Message("Run `{command}`", command="satchel mcp list"),
             )
         return supply
 
@@ -376,7 +393,7 @@ class IntegrityChecker:
         if kept is not None and kept.rows == rows:
             return kept, True
         tree = FolderTree(path, only=only)
-        whole, real = seal(tree), os.path.realpath(path)
+        whole, real = hash_tree(tree), os.path.realpath(path)
         listed: Mapping[str, str] = _locked_files(entry, skill) if entry is not None else {}
         left = [one for one in whole.files if one not in listed and generated(one, real)]
         caches = [one for one in left if _is_cache(one)]
@@ -414,7 +431,7 @@ class IntegrityChecker:
                     path=caches[0],
                     reason=_reason(exc),
                 ),
-                Message("Delete the `__pycache__` folders of the skill"),
+                Message("Remove it"),
             ) from exc
         self._trace.record("cleaned", (skill.name,), ref=skill.ref, files=len(caches))
 
@@ -455,7 +472,7 @@ class IntegrityChecker:
         Raises:
             Blocked: the scan blocks it, and the user did not accept the risk.
         """
-        found = seal(MemoryTree({path: data}))
+        found = hash_tree(MemoryTree({path: data}))
         mark = self._supply(skill).digest(skill)
         if self._scans.knows(found.digest) or self._trust.accepts(mark):
             return
@@ -643,16 +660,16 @@ def _blocked_error(skill: Skill, report: ScanReport) -> Blocked:
     return Blocked(
         Message("The scan blocks the skill `{name}`: {rules}", name=skill.name, rules=rules),
         Message(
-            "Read what it found with `satchel scan {name}`. To use it all the same: "
+            "Read the findings with `satchel scan {name}`. To use it anyway: "
             "`satchel trust {name} --accept-risk WHY`",
-            name=skill.typed,
+            name=skill.reference,
         ),
     )
 
 
 def _changing_error(skill: Skill) -> Changed:
     return Changed(
-        Message("The skill `{name}` changed while it was read", name=skill.name),
+        Message("The skill `{name}` changed meanwhile", name=skill.name),
         Message("Try again"),
     )
 
@@ -660,8 +677,8 @@ def _changing_error(skill: Skill) -> Changed:
 def _unreadable_error(skill: Skill, exc: OSError | SatchelError) -> SatchelError:
     if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
         return NotFound(
-            Message("`{path}` is not there", path=skill.path),
-            Message("Run `satchel list` to see what is"),
+            Message("There is no `{path}`", path=skill.path),
+            Message("Run `{command}`", command="satchel list"),
         )
     if isinstance(exc, (Changed, LockBroken)):
         return exc
@@ -669,7 +686,7 @@ def _unreadable_error(skill: Skill, exc: OSError | SatchelError) -> SatchelError
         Message(
             "The skill `{name}` cannot be checked: {reason}", name=skill.name, reason=_reason(exc)
         ),
-        Message("Fix the cause: a skill that cannot be checked is not used"),
+        Message("Try again"),
     )
 
 

@@ -39,7 +39,7 @@ def local_folder(skill: Skill) -> str:
                 name=skill.name,
                 origin=skill.origin.remote,
             ),
-            Message("Make a copy of your own first: `satchel mcp copy {name}`", name=skill.typed),
+            Message("Run `{command}`", command=f"satchel install {skill.reference}"),
         )
     return skill.base_dir
 

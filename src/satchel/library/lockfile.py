@@ -1,8 +1,8 @@
 """The lockfile: installed skills, their sources and the digests of their files.
 
-There is one beside each folder that `satchel import` writes to. It is made for review: one fact per
-line, sorted, so that branches that add different skills merge. Every entry has a checksum and the
-file has one canonical form, so any changed byte is detected.
+There is one beside each folder that `satchel install` writes to. It is made for review: one fact
+per line, sorted, so that branches that add different skills merge. Every entry has a checksum and
+the file has one canonical form, so any changed byte is detected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import locked, read_plain
 from satchel.errors import InvalidInput, LockBroken
-from satchel.i18n import Message, listed, say
+from satchel.i18n import Message, join_names, say
 from satchel.skill.file_tree import digest_of
 from satchel.skill.problems import Problem
 
@@ -124,7 +124,7 @@ def interrupted_changes(locks: Iterable[str], marks: str) -> list[Problem]:
         except OSError:
             pass  # not writable: the journal is reported
         if names:
-            listing = listed(f"`{name}`" for name in names)
+            listing = join_names(f"`{name}`" for name in names)
             found.append(Problem("change-interrupted", path, values={"names": listing}))
     return found
 
@@ -218,7 +218,7 @@ def render_lock(lock: Mapping[str, LockEntry]) -> bytes:
 
     for entry in lock.values():
         if reason := entry_fault(entry):
-            raise InvalidInput(reason, say("Rename it, then try again"))
+            raise InvalidInput(reason, say("Rename it"))
     rows = {key: {**_row(lock[key]), "check": _check(lock[key])} for key in sorted(lock)}
     text = json.dumps({"version": VERSION, "skills": rows}, indent=1, ensure_ascii=True)
     return (text + "\n").encode()
@@ -275,7 +275,7 @@ def entry_fault(entry: LockEntry) -> str:
     A lockfile may come with an untrusted project, and its ids and paths are read from disk.
     """
     if not is_id(entry.id):
-        return say("`{name}` cannot be the name of a skill's folder", name=ascii(entry.id)[1:-1])
+        return say("`{name}` is not a valid name", name=ascii(entry.id)[1:-1])
     for path in entry.files:
         if not _is_safe_path(path):
             return say(
@@ -307,7 +307,7 @@ def check_id(skill_id: str) -> str:
     """
     if not is_id(skill_id):
         raise InvalidInput(
-            say("`{name}` cannot be the name of a skill's folder", name=ascii(skill_id)[1:-1]),
+            say("`{name}` is not a valid name", name=ascii(skill_id)[1:-1]),
             say("Use a-z, 0-9 and single hyphens"),
         )
     return skill_id
@@ -339,9 +339,6 @@ def _is_safe_path(path: str) -> bool:
 
 def _broken(path: str, reason: str) -> LockBroken:
     return LockBroken(
-        Message("The lockfile `{path}` cannot be used: {reason}", path=path, reason=reason),
-        Message(
-            "Take it from version control again, or run `satchel lock "
-            "--rebuild` to write it anew from what is installed"
-        ),
+        Message("`{path}` cannot be used: {reason}", path=path, reason=reason),
+        Message("Restore it from version control, or run `satchel verify --rebuild`"),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import marshal
 import os
-from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from zlib import adler32, crc32
 
 from satchel._fs import write_atomic
 from satchel.i18n import pack_messages, unpack_messages
-from satchel.library.scanner import BrokenFile, LocationState
+from satchel.library.scanner import BrokenFile, LocationState, ManifestFile
 from satchel.skill.document import SkillHeader
 from satchel.skill.problems import NO_PROBLEMS, Problem
 
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from satchel.library.scanner import WalkLimits
 
 _new: Any = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-_MAGIC = b"satchel-index-3\n"
-_MAX_LOCKS = 64
+_MAGIC = b"satchel-index-4\n"
 
 
 class ScanCache:
@@ -39,10 +37,10 @@ class ScanCache:
     def load(self, location: Location, bounds: WalkLimits) -> tuple[LocationState | None, str]:
         """Load a location; None and the reason when the file is damaged."""
         try:
-            key, folders, heads, broken, notes, followed = _load(self._path(location, bounds))
+            key, *tables = _load(self._path(location, bounds))
             if key != _key(location, bounds):
                 return None, ""
-            return _restore(location, bounds, folders, heads, broken, notes, followed), ""
+            return _restore(LocationState(location, bounds), *tables), ""
         except OSError:
             return None, ""
         except (ValueError, TypeError, EOFError, IndexError) as exc:
@@ -62,31 +60,14 @@ class ScanCache:
             (folder, [_packed(problem) for problem in notes])
             for folder, notes in state.notes.items()
         ]
+        manifests = {folder: item.digest for folder, item in state.manifests.items()}
         key = _key(state.location, state.bounds)
-        table = (key, state.folders, rows, broken, notes, state.followed)
+        table = (key, state.folders, rows, broken, manifests, notes, state.followed)
         try:
             _save(self._path(state.location, state.bounds), table)
         except OSError as exc:
             return exc.strerror or str(exc)
         return ""
-
-    def knows_lock(self, path: str, stamp: tuple[int, ...]) -> bool:
-        """Whether a lockfile with this stamp was valid. Only for lists: a load reads it again."""
-        return self._sound().get(path) == stamp
-
-    def note_lock(self, path: str, stamp: tuple[int, ...]) -> None:
-        """Record that a lockfile is valid, so that the next process need not read it."""
-        known = {**self._sound(), path: stamp}
-        while len(known) > _MAX_LOCKS:
-            del known[next(iter(known))]
-        with suppress(OSError):  # the cache is optional
-            _save(os.path.join(self._folder, "locks"), known)
-
-    def _sound(self) -> dict[str, tuple[int, ...]]:
-        try:
-            return dict(_load(os.path.join(self._folder, "locks")))
-        except (OSError, ValueError, TypeError, EOFError):
-            return {}
 
     def _path(self, location: Location, bounds: WalkLimits) -> str:
         key = repr(_key(location, bounds)).encode()
@@ -133,15 +114,14 @@ def _checksum(body: bytes | memoryview) -> bytes:
 
 
 def _restore(
-    location: Location,
-    bounds: WalkLimits,
+    state: LocationState,
     folders: dict[str, int],
     heads: list[tuple[Any, ...]],
     broken: list[tuple[Any, ...]],
+    manifests: dict[str, str],
     notes: list[tuple[str, list[tuple[Any, ...]]]],
     followed: dict[str, str],
 ) -> LocationState:
-    state = LocationState(location, bounds)
     state.folders = folders
     # Runs in C: this is most of a warm start.
     ids = map(itemgetter(2), heads)
@@ -151,6 +131,7 @@ def _restore(
             table[row[2]] = table[row[2]]._replace(problems=_problems(row[8]))
     for skill_id, file, stamp, problems in broken:
         state.broken[skill_id] = BrokenFile(skill_id, file, stamp, _problems(problems))
+    state.manifests = {one: ManifestFile(digest=digest) for one, digest in manifests.items()}
     state.notes = {folder: list(_problems(rows)) for folder, rows in notes}
     state.followed = followed
     return state

@@ -1,4 +1,4 @@
-"""Scans one location on disk for skills.
+"""Scans one location on disk for skills: folders with a SKILL.md, a skill.yaml or both.
 
 `scan_location` walks all folders. `rescan_location` compares timestamps and reads only changes.
 Limits, links and unreadable files become problems; nothing here raises for a skill's content.
@@ -12,14 +12,16 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import RACY_NS, is_inside, is_really_inside
+from satchel.skill.document import MANIFEST
 from satchel.skill.header import SCAN_BYTES, scan_header
 from satchel.skill.problems import NO_PROBLEMS, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from satchel.library.locations import Location
     from satchel.skill.document import SkillHeader
+    from satchel.skill.manifest_parser import ManifestResult
 
 _MAX_HEADER_BYTES = 68 * 1024
 OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, f"O_{n}", 0) for n in ("NONBLOCK", "CLOEXEC", "NOCTTY"))
@@ -42,6 +44,20 @@ class BrokenFile(NamedTuple):
     problems: tuple[Problem, ...]
 
 
+class ManifestFile(NamedTuple):
+    """A skill.yaml."""
+
+    stamp: tuple[int, int, int] = (0, 0, 0)
+    """mtime, ctime and size; all zero when it must be read again."""
+    digest: str = ""
+    """Hexadecimal SHA-256."""
+    reading: ManifestResult | None = None
+    head: SkillHeader | None = None
+    """The header of a skill without a SKILL.md."""
+    problems: tuple[Problem, ...] = NO_PROBLEMS
+    """Why it could not be read."""
+
+
 class LocationState:
     """The result of scanning one location. Snapshots share its headers."""
 
@@ -52,12 +68,13 @@ class LocationState:
         """Folder (relative, `""` is the root) -> its stamp; 0 means scan again."""
         self.heads: dict[str, SkillHeader] = {}
         self.broken: dict[str, BrokenFile] = {}
+        self.manifests: dict[str, ManifestFile] = {}
         self.notes: dict[str, list[Problem]] = {}
         """Folder -> problems of listing it."""
         self.followed: dict[str, str] = {}
         """Link target -> the link, so that no target is walked twice."""
         self.reads = 0
-        """Files opened by the last scan."""
+        """SKILL.md files opened by the last scan."""
         self.guarded = location.trusted is not True and bool(location.boundary)
         """Links may not lead out of the boundary."""
         self.settled = 0
@@ -67,6 +84,18 @@ class LocationState:
         """Start a scan now."""
         self.reads = 0
         self.settled = time.time_ns() - RACY_NS
+
+    def set_manifest(self, folder: str, *, exists: bool) -> None:
+        """Record whether a folder has a skill.yaml, which is read after the walk."""
+        if exists:
+            self.manifests.setdefault(folder, ManifestFile())
+        elif self.manifests:
+            self.manifests.pop(folder, None)
+
+    def head(self, skill_id: str) -> SkillHeader | None:
+        """The header of a skill, from its SKILL.md or else its skill.yaml."""
+        manifest = self.manifests.get(skill_id)
+        return self.heads.get(skill_id) or (manifest.head if manifest is not None else None)
 
     def path_of(self, folder: str) -> str:
         """The absolute path of a folder of this location."""
@@ -80,17 +109,21 @@ class LocationState:
 
     def clear(self) -> None:
         """Remove everything."""
-        for table in (self.folders, self.heads, self.broken, self.notes, self.followed):
+        self.followed.clear()
+        for table in self._tables():
             table.clear()
 
     def forget(self, folder: str) -> None:
         """Remove one folder, without those below it."""
-        for table in (self.folders, self.heads, self.broken, self.notes):
+        for table in self._tables():
             table.pop(folder, None)
         if self.followed:
             for target, via in list(self.followed.items()):
                 if via == folder:
                     del self.followed[target]
+
+    def _tables(self) -> tuple[dict[str, Any], ...]:
+        return (self.folders, self.heads, self.broken, self.manifests, self.notes)
 
     def drop_skill(self, skill_id: str) -> None:
         """Remove a skill whose SKILL.md does not exist any more."""
@@ -162,13 +195,13 @@ class LocationState:
 
 
 def find_repeated(
-    states: Sequence[LocationState], ids: Callable[[int], Iterable[str]]
+    states: Sequence[LocationState], ids: Sequence[Iterable[str]]
 ) -> dict[int, set[str]]:
     """Skills that an earlier location with the same trust holds too, through links.
 
     Args:
         states: The locations in order.
-        ids: Returns the skill ids of the location at an index.
+        ids: The skill ids of each location.
 
     Returns:
         Index of a location -> ids of its repeated skills.
@@ -180,7 +213,7 @@ def find_repeated(
     for at, state in enumerate(states):
         root = os.path.realpath(state.location.path)
         targets = {via: target for target, via in state.followed.items()}
-        for skill_id in ids(at):
+        for skill_id in ids[at]:
             via = skill_id
             while via and via not in targets:
                 via = via.rpartition("/")[0]
@@ -229,6 +262,8 @@ SKIPPED_FOLDERS = frozenset(
 """Folders without skills that may be huge."""
 OWN_FOLDERS = frozenset(("scripts", "references", "assets"))
 """A skill's own folders: a SKILL.md in there is no skill."""
+_WRONG_MANIFEST = "skill.yml"
+"""A common wrong name."""
 _MAX_FOLDERS_REPAIRED = 64
 _MAX_LINKS_COUNTED = 64_997
 """ext4 does not count more subfolders."""
@@ -244,6 +279,7 @@ def scan_location(location: Location, bounds: WalkLimits) -> LocationState:
         _scan_single(state)
     else:
         _LocationWalk(state, fresh=True).run([""])
+        _read_manifests(state)
     return state
 
 
@@ -271,10 +307,11 @@ def _rescan(state: LocationState, root: int | None) -> bool:
     stale = _stale_folders(state, root)
     if len(stale) > max(_MAX_FOLDERS_REPAIRED, len(state.folders) // 10):
         # A checkout or a copy changed everything: one walk is cheaper than many repairs.
-        before = _comparable(state)
+        before, known = _comparable(state), dict(state.manifests)
         state.clear()
         _LocationWalk(state, fresh=True).run([""])
-        return before != _comparable(state)
+        state.manifests = {one: known.get(one, item) for one, item in state.manifests.items()}
+        return (before != _comparable(state)) | _read_manifests(state)
     changed = False
     if stale:
         before = _comparable(state)
@@ -282,7 +319,59 @@ def _rescan(state: LocationState, root: int | None) -> bool:
         changed = before != _comparable(state)
     for skill_id, file in _edited_files(state, root):
         changed |= _reread(state, skill_id, file)
+    return changed | _read_manifests(state)
+
+
+def _read_manifests(state: LocationState) -> bool:
+    """Read every new or edited skill.yaml; True when one changed."""
+    changed = False
+    for folder, known in state.manifests.items():
+        item = state.manifests[folder] = _read_manifest(state, folder, known)
+        changed |= (item.digest, item.problems) != (known.digest, known.problems)
     return changed
+
+
+def _read_manifest(state: LocationState, folder: str, known: ManifestFile) -> ManifestFile:
+    """Read the skill.yaml of a folder; the same objects when it did not change."""
+    # Without tool skills, YAML and hashes are not imported.
+    from hashlib import sha256
+
+    from satchel.skill.manifest_parser import MAX_FILE_BYTES, read_manifest, tool_header
+
+    path = f"{state.path_of(folder)}/{MANIFEST}"
+    try:
+        info = os.stat(path)
+        if any(known.stamp) and _stamp(info) == known.stamp:
+            return known
+        descriptor = os.open(path, OPEN_FLAGS)
+        try:
+            info = os.fstat(descriptor)
+            data = (
+                os.read(descriptor, MAX_FILE_BYTES + 1)
+                if info.st_mode & _TYPE == _REGULAR
+                else None
+            )
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        wrong = f"{state.path_of(folder)}/{_WRONG_MANIFEST}"
+        if os.path.exists(wrong) and not os.path.lexists(path):
+            return ManifestFile(problems=(Problem("tool-file-name", wrong),))
+        return ManifestFile(problems=(unreadable_problem(path, exc),))
+    if data is None:
+        return ManifestFile(problems=(not_a_file_problem(path, MANIFEST, info.st_mode),))
+    if state.escapes(path):
+        return ManifestFile(problems=(outside_problem(path),))
+    stamp = (0, 0, 0) if info.st_ctime_ns > state.settled else _stamp(info)
+    digest = sha256(data).hexdigest()
+    if known.reading is not None and known.digest == digest:
+        return known._replace(stamp=stamp)
+    reading = read_manifest(data, folder.rpartition("/")[2])
+    return ManifestFile(stamp, digest, reading, tool_header(reading, data, folder, _stamp(info)))
+
+
+def _stamp(info: os.stat_result) -> tuple[int, int, int]:
+    return info.st_mtime_ns, info.st_ctime_ns, info.st_size
 
 
 def _open_root(path: str) -> int | None:
@@ -364,6 +453,7 @@ def _comparable(state: LocationState) -> tuple[Any, ...]:
     return (
         {key: _without_ctime(head) for key, head in state.heads.items()},
         {key: item.problems for key, item in state.broken.items()},
+        {key: item.digest for key, item in state.manifests.items()},
         {key: tuple(notes) for key, notes in state.notes.items()},
     )
 
@@ -397,7 +487,7 @@ class _LocationWalk:
         known, limit = state.folders, state.bounds.folders
         settled = state.settled
         base = state.location.path + "/"
-        read, os_stat = state.read, os.stat
+        read, os_stat, there = state.read, os.stat, os.access
         waiting = self.waiting = folders[::-1]
         stale = frozenset(folders) if not self.fresh else frozenset[str]()
         while waiting:
@@ -422,6 +512,7 @@ class _LocationWalk:
             ):
                 stamp = info.st_ctime_ns
                 known[folder] = stamp if stamp <= settled else 0
+                state.set_manifest(folder, exists=there(f"{path}/{MANIFEST}", os.F_OK))
                 if not self.fresh:
                     self._drop_missing(folder, set())
                 continue
@@ -441,6 +532,7 @@ class _LocationWalk:
         below: list[str] = []
         links: list[str] = []
         files: list[str] = []
+        manifests: list[str] = []
         subfolders = 0
         try:
             with os.scandir(path) as entries:
@@ -448,9 +540,11 @@ class _LocationWalk:
                     name = entry.name
                     if len(name) == 8 and name.lower() == "skill.md":
                         files.append(name)
+                    elif name in (MANIFEST, _WRONG_MANIFEST):
+                        manifests.append(name)
                     if entry.is_dir(follow_symlinks=False):
                         subfolders += 1
-                        if name not in SKIPPED_FOLDERS and name not in files:
+                        if name not in SKIPPED_FOLDERS and name not in (*files, *manifests):
                             below.append(name)
                     elif entry.is_symlink() and name not in SKIPPED_FOLDERS:
                         links.append(name)
@@ -461,19 +555,28 @@ class _LocationWalk:
             self.device = info.st_dev
         stamp = info.st_ctime_ns
         state.folders[folder] = stamp if stamp <= state.settled else 0
-        if files and folder:
-            self._read_skill(folder, path, files)
+        if folder and self._read_skill(folder, path, files, manifests):
+            # Links inside a skill's folder belong to the skill; elsewhere they may be skills.
             below = [name for name in below if name not in OWN_FOLDERS]
         else:
-            # Links inside a skill's folder belong to the skill; elsewhere they may be skills.
-            below += [name for name in links if name not in files and self._follow(folder, name)]
-            if folder in state.heads or folder in state.broken:
-                state.drop_skill(folder)
+            others = [name for name in links if name not in (*files, *manifests)]
+            below += [name for name in others if self._follow(folder, name)]
         self._queue(folder, below)
         if not self.fresh:
             self._drop_missing(folder, set(below))
 
-    def _read_skill(self, folder: str, path: str, files: list[str]) -> None:
+    def _read_skill(self, folder: str, path: str, files: list[str], manifests: list[str]) -> bool:
+        """Read the files of a skill; False when the folder has neither."""
+        state = self.state
+        is_tool = MANIFEST in manifests
+        state.set_manifest(folder, exists=is_tool or bool(manifests and not files))
+        if files:
+            self._read_document(folder, path, files)
+        else:
+            state.drop_skill(folder)
+        return is_tool or bool(files)
+
+    def _read_document(self, folder: str, path: str, files: list[str]) -> None:
         """Read the SKILL.md of a folder; of several case variants the exact name."""
         file = "SKILL.md" if "SKILL.md" in files else min(files)
         state = self.state
@@ -564,8 +667,7 @@ def find_strays(state: LocationState) -> Iterator[Problem]:
     """Folders without a skill, and Markdown files beside the folders of skills."""
     if state.location.single or state.location.supplier is not None:
         return
-    skills = {*state.heads, *state.broken}
-    skills |= {one for one in state.folders if one and _has_manifest(state.path_of(one))}
+    skills = {*state.heads, *state.broken, *state.manifests}
     groups = {above for one in skills for above in parent_folders(one)}
     for folder in sorted(state.folders):
         name = folder.rpartition("/")[2]
@@ -583,10 +685,6 @@ def find_strays(state: LocationState) -> Iterator[Problem]:
             stem = os.path.splitext(file)[0]
             values = {"folder": "NAME" if stem.lower() == "skill" else stem}
             yield Problem("loose-file", os.path.join(state.path_of(folder), file), values=values)
-
-
-def _has_manifest(path: str) -> bool:
-    return any(os.path.lexists(f"{path}/{name}") for name in ("skill.yaml", "skill.yml"))
 
 
 def _markdown(path: str) -> list[str]:

@@ -94,11 +94,7 @@ class ServedSkills:
         known = self._known.get(skill.head.id)
         if known is None:
             raise NotFound(
-                Message(
-                    "The server `{server}` lists the skill `{name}` no more",
-                    server=self.supplier.label,
-                    name=skill.name,
-                ),
+                Message("There is no skill `{name}`", name=skill.name),
                 "Run `satchel list` to see what there is",
             )
         if known[1] is not skill.head and known[1] != skill.head:
@@ -149,7 +145,7 @@ class ServedSkills:
             raise Changed(
                 f"The frontmatter of the skill `{skill.name}` is not what the server "
                 f"`{self.supplier.label}` listed",
-                Message("Do not use it. Tell whoever runs the server"),
+                Message("Report it to the operator of the server"),
             )
         return document._replace(
             problems=tuple(problem.at(skill.path) for problem in document.problems),
@@ -163,19 +159,9 @@ class ServedSkills:
             Changed: it is not listed, or not what was listed.
             SatchelError: it cannot be fetched.
         """
-        served = self._entry(skill)
-        file = served.files.get(path)
+        file = self._entry(skill).files.get(path)
         if file is None:
-            raise Changed(
-                Message(
-                    "`{file}` is not among the files that the server `{server}` listed "
-                    "for the skill `{name}`",
-                    file=path,
-                    server=self.supplier.label,
-                    name=skill.name,
-                ),
-                Message("Read one of the listed files"),
-            )
+            raise Changed(Message("There is no `{path}`", path=path), Message("Check the path"))
         data = _if_listed(_read_cached(self._blobs, file.digest, file.size), file)
         cached = os.path.join(self._blobs, file.digest)
         # The cache is optional; a file's modification time is the time of its last use.
@@ -183,13 +169,13 @@ class ServedSkills:
             with suppress(OSError):
                 os.utime(cached)
             return data
-        data = self.supplier.fetch(served, file)
-        self._verify(skill, file, data)
+        data = self.supplier.fetch(file)
+        self._verify(file, data)
         with suppress(OSError):
             write_atomic(cached, data, private=True, durable=False)
         return data
 
-    def _verify(self, skill: Skill, file: ServedFile, data: bytes) -> None:
+    def _verify(self, file: ServedFile, data: bytes) -> None:
         if _if_listed(data, file) is not None:
             return
         self.supplier.mark_stale()
@@ -200,13 +186,12 @@ class ServedSkills:
         )
         raise Changed(
             Message(
-                "`{file}` of the skill `{name}` is not what the server `{server}` listed: {reason}",
+                "`{file}` is not what the server `{server}` listed: {reason}",
                 file=file.path,
-                name=skill.name,
                 server=self.supplier.label,
                 reason=what,
             ),
-            Message("It may have changed there: look again with `satchel list`"),
+            Message("Try again"),
         )
 
 
@@ -239,11 +224,10 @@ def _listed_digest(served: ServedSkill) -> TreeDigest:
 def _changed_error(skill: Skill) -> Changed:
     return Changed(
         Message(
-            "The server `{server}` lists another content for the skill `{name}` now",
+            "The skill `{name}` changed meanwhile",
             name=skill.name,
-            server=skill.origin.label,
         ),
-        Message("Look again with `satchel list`"),
+        Message("Try again"),
     )
 
 

@@ -7,15 +7,18 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import is_inside
-from satchel.skill.problems import PROBLEMS
+from satchel.skill.document import MANIFEST
+from satchel.skill.problems import PROBLEMS, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from satchel.errors import SatchelError
     from satchel.library.locations import Location
+    from satchel.library.tool_skills import ToolSkill
     from satchel.skill.document import SkillHeader
+    from satchel.skill.manifest import ToolDecl
     from satchel.skill.model import Skill
-    from satchel.skill.problems import Problem
 
 
 class Filter(NamedTuple):
@@ -57,15 +60,15 @@ class PreparedFilter:
         return True
 
 
-def unmatched_patterns(patterns: Iterable[str], heads: Iterable[SkillHeader]) -> list[str]:
+def unmatched_patterns(patterns: Iterable[str], snapshot: Snapshot) -> list[str]:
     """The patterns that match neither name nor id of any skill."""
     left = {item: match for item in patterns if (match := _pattern((item,))) is not None}
-    if left:
-        for head in heads:
-            for item in [one for one, match in left.items() if match(head.name) or match(head.id)]:
-                del left[item]
-            if not left:
-                break
+    for skill in snapshot.every():
+        if not left:
+            break
+        head = skill.head
+        for item in [one for one, match in left.items() if match(head.name) or match(head.id)]:
+            del left[item]
     return list(left)
 
 
@@ -80,12 +83,85 @@ def _pattern(patterns: tuple[str, ...]) -> Callable[[str], object] | None:
     return lambda text: match(text if text.isascii() else normalize("NFC", text))
 
 
+class ToolSnapshot:
+    """The skills with a skill.yaml at one moment.
+
+    The tools of `skills` are offered, those of `hidden` are not. `problems` are of skill.yaml files
+    and of tools that are not offered.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[ToolSkill] = (),
+        hidden: Sequence[ToolSkill] = (),
+        problems: Sequence[Problem] = (),
+        refused: Mapping[str, SatchelError] | None = None,
+    ) -> None:
+        self.skills = skills
+        self.hidden = hidden
+        self.tools: dict[str, tuple[ToolSkill, ToolDecl]] = {}
+        """Tool name -> its skill and declaration."""
+        self.refused = refused or {}
+        """Skills whose tools may not be used: ref -> the error."""
+        self._by_place = {
+            (one.skill.origin.root, one.skill.head.id): one for one in (*skills, *hidden)
+        }
+        taken: list[Problem] = []
+        for one in skills:
+            for tool in one.manifest.tools:
+                first = self.tools.setdefault(tool.name, (one, tool))[0]
+                if first is not one:
+                    values = {"name": tool.name, "winner": first.skill.ref}
+                    path = os.path.join(one.skill.base_dir, MANIFEST)
+                    taken.append(Problem("tool-name-taken", path, tool.line, values))
+        self.problems = (*problems, *taken)
+
+    def __len__(self) -> int:
+        return len(self.skills)
+
+    def find(self, reference: str) -> list[ToolSkill]:
+        """Tool skills by name, id, ref or path, or by a tool's name; offered ones first."""
+        keys = set(_reference_keys(reference))
+        return [
+            one
+            for one in (*self.skills, *self.hidden)
+            if not keys.isdisjoint((*_keys_of(one.skill), *one.tools))
+        ]
+
+    def of(self, skill: Skill) -> ToolSkill | None:
+        """The tools of a skill; None when it has none."""
+        return self._by_place.get((skill.origin.root, skill.head.id))
+
+    def only(self) -> list[ToolSkill]:
+        """The tool skills without a SKILL.md, offered or not."""
+        return [one for one in (*self.skills, *self.hidden) if one.skill.is_tool]
+
+    def withheld(self, tool: str) -> ToolSkill | None:
+        """The hidden skill that has a tool of this name."""
+        return next((one for one in self.hidden if tool in one.tools), None)
+
+
+NO_TOOLS = ToolSnapshot()
+
+
+def _keys_of(skill: Skill) -> set[str]:
+    return {skill.id, skill.ref, skill.name, skill.base_dir, skill.path}
+
+
+def _reference_keys(reference: str) -> list[str]:
+    keys = [reference, reference.rstrip("/")]
+    if os.sep in reference or reference.startswith("."):
+        keys.append(os.path.abspath(reference))
+    return keys
+
+
 class Snapshot:
     """The skills of a library at one moment.
 
     `skills` are the offered ones, in the order of their locations and then of their ids. `hidden`
-    are not offered: shadowed, untrusted, blocked or excluded. `problems` are of files that are no
-    skills, of locations and of settings.
+    are not offered: shadowed, untrusted, blocked or excluded. Both have a SKILL.md; `every` also
+    has the skills with tools alone. `problems` are of files that are no skills, of locations and
+    of settings; `tools` has its own.
     """
 
     def __init__(
@@ -94,10 +170,12 @@ class Snapshot:
         by_name: Mapping[str, Skill],
         hidden: Sequence[Skill],
         problems: Sequence[Problem],
+        tools: ToolSnapshot = NO_TOOLS,
     ) -> None:
         self.skills = skills
         self.hidden = hidden
         self.problems = problems
+        self.tools = tools
         self.withheld = tuple(
             skill.name for skill in skills if skill.head.extra and not skill.for_model
         )
@@ -114,6 +192,10 @@ class Snapshot:
 
     def __iter__(self) -> Iterator[Skill]:
         return iter(self.skills)
+
+    def every(self) -> list[Skill]:
+        """All skills, offered or not, including those with tools alone."""
+        return [*self.skills, *self.hidden, *(one.skill for one in self.tools.only())]
 
     @property
     def for_model(self) -> Sequence[Skill]:
@@ -135,7 +217,7 @@ class Snapshot:
         if self._by_place is None:
             # Keyed by label and id, which exist already: one text per ref costs time and memory.
             table: dict[str, dict[str, Skill]] = {}
-            for skill in (*self.skills, *self.hidden):
+            for skill in self.every():
                 here = table.get(skill.origin.label)
                 if here is None:
                     here = table[skill.origin.label] = {}
@@ -153,7 +235,7 @@ class Snapshot:
         """All skills with that name, the offered one first."""
         if self._namesakes is None:
             table: dict[str, list[Skill]] = {}
-            for skill in self.hidden:
+            for skill in self.every()[len(self.skills) :]:
                 table.setdefault(skill.head.name, []).append(skill)
             self._namesakes = table
         offered = self._by_name.get(name)
@@ -161,22 +243,28 @@ class Snapshot:
         return [offered, *behind] if offered is not None else list(behind)
 
     def find(self, reference: str, *, hidden: bool = True) -> list[Skill]:
-        """Skills by name, id, ref or path; offered ones first."""
+        """Skills by name, id, ref or path; offered ones first.
+
+        Args:
+            reference: The text.
+            hidden: Also skills that are not offered, and those with tools alone.
+        """
         exact = self._by_name.get(reference)
         found = [exact] if exact is not None else []
         if self._by_id is None:
             # Built on the first lookup.
             table: dict[str, list[Skill]] = {}
-            for skill in (*self.skills, *self.hidden):
-                for key in {skill.id, skill.ref, skill.name, skill.base_dir, skill.path}:
+            for skill in self.every():
+                keys = _keys_of(skill)
+                if skill.is_tool:
+                    keys.update((skill.head.extra or {}).get("tools", ()))
+                for key in keys:
                     table.setdefault(key, []).append(skill)
             self._by_id = table
-        keys = [reference, reference.rstrip("/")]
-        if os.sep in reference or reference.startswith("."):
-            keys.append(os.path.abspath(reference))
-        for key in keys:
+        for key in _reference_keys(reference):
             for skill in self._by_id.get(key, ()):
-                if skill not in found and (hidden or skill.state == "active"):
+                offered = skill.state == "active" and not skill.is_tool
+                if skill not in found and (hidden or offered):
                     found.append(skill)
         return found
 
@@ -196,6 +284,55 @@ class Snapshot:
                 )
             self._digest = total.hexdigest()
         return self._digest
+
+
+def names_of(folder: str, locations: Iterable[Location]) -> tuple[str, ...]:
+    """The name of a folder, and its ids in the locations that contain it."""
+    found = [os.path.relpath(folder, one.path) for one in locations if is_inside(folder, one.path)]
+    return os.path.basename(folder), *(one.replace(os.sep, "/") for one in found)
+
+
+def filter_snapshot(
+    whole: Snapshot, filters: Iterable[Filter], locations: Sequence[Location]
+) -> Snapshot:
+    """Keep the skills that pass all filters; the others get the state `excluded`."""
+    sieves = [sieve for one in filters if (sieve := one.compile()) is not None]
+
+    def keeps(skill: Skill) -> bool:
+        return all(sieve.keeps(skill.head) for sieve in sieves)
+
+    def hide(skill: Skill) -> Skill:
+        """Mark a skill as excluded if the filters drop it or the skill that shadows it."""
+        winner = whole.by_ref(skill.shadowed_by) if skill.shadowed_by else None
+        kept = keeps(skill) and (winner is None or keeps(winner))
+        return skill if kept else skill._replace(state="excluded")
+
+    def problems(found: Iterable[Problem]) -> list[Problem]:
+        names = ((one, names_of(os.path.dirname(one.path), locations)) for one in found)
+        return [one for one, known in names if all(sieve.passes(*known) for sieve in sieves)]
+
+    kept = tuple(filter(keeps, whole.skills))
+    hidden = (*map(hide, whole.hidden), *(hide(one) for one in whole.skills if not keeps(one)))
+    tools = [
+        one._replace(skill=hide(one.skill)) for one in (*whole.tools.skills, *whole.tools.hidden)
+    ]
+    offered = [one for one in whole.tools.skills if keeps(one.skill)]
+    left = [
+        one for one in tools if one.skill.state != "active" or one.skill.ref in whole.tools.refused
+    ]
+    refused = {
+        one.skill.ref: whole.tools.refused[one.skill.ref]
+        for one in left
+        if one.skill.state != "excluded" and one.skill.ref in whole.tools.refused
+    }
+    wrong = [one for one in whole.tools.problems if one.code != "tool-name-taken"]
+    return Snapshot(
+        kept,
+        {skill.name: skill for skill in kept},
+        hidden,
+        problems(whole.problems),
+        ToolSnapshot(offered, left, problems(wrong), refused),
+    )
 
 
 class BrokenSkill(NamedTuple):
@@ -234,7 +371,8 @@ def find_broken(problems: Sequence[Problem], locations: Iterable[Location]) -> l
     found: list[BrokenSkill] = []
     for path, problem in errors.items():
         folder, file = os.path.split(path)
-        name = os.path.basename(folder) if file.lower() in {"skill.md", "skill.yaml"} else file
+        known = {"skill.md", "skill.yaml", "skill.yml"}
+        name = os.path.basename(folder) if file.lower() in known else file
         inside = [item.source for item in places if is_inside(path, item.path)]
         found.append(BrokenSkill(name, inside[0] if inside else "", problem))
     return found

@@ -1,10 +1,8 @@
-"""The protocol of suppliers, which serve skills from elsewhere, and the records that they list."""
+"""`Supplier`, the protocol of servers of skills, and the records of what they list."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-from satchel.skill.file_tree import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +64,7 @@ class Supplier(Protocol):
         """Return the current list. The first call may wait for a short time."""
         ...
 
-    def fetch(self, served: ServedSkill, file: ServedFile) -> bytes:
+    def fetch(self, file: ServedFile) -> bytes:
         """Return the bytes of a file; the caller verifies them.
 
         Raises:
@@ -81,16 +79,3 @@ class Supplier(Protocol):
     def close(self) -> None:
         """Close its connections."""
         ...
-
-
-def served_digest(uri: str, frontmatter: Mapping[str, Any], files: Mapping[str, ServedFile]) -> str:
-    """The digest over everything that is listed for a skill."""
-    import json
-    from hashlib import sha256
-
-    rows = {path: f"sha256:{file.digest} {file.size} {file.uri}" for path, file in files.items()}
-    # Paths contain no NUL, so these two rows cannot collide with a file.
-    rows["\0uri"] = uri
-    text = json.dumps(frontmatter, sort_keys=True, default=str)
-    rows["\0frontmatter"] = sha256(text.encode()).hexdigest()
-    return digest_of(rows)

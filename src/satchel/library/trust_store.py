@@ -17,12 +17,13 @@ from satchel.errors import Refused, SettingsError
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _VERSION = 3
 _FOLDER_KINDS = frozenset(("project", "own"))
 """Entries of versions 1 and 2 that trusted a folder with any content."""
 _MADE = " made"
+_MAX_DIGESTS = 20
 
 
 class TrustRecord(NamedTuple):
@@ -38,7 +39,8 @@ class TrustRecord(NamedTuple):
     declined: Mapping[str, str]
     """Real path of a folder that the user declined to trust -> when."""
     removed: Mapping[str, str]
-    """Real path of a removed skill's trusted folder -> the digest of its content."""
+    """Real path of a folder that a change replaced or removed -> the digests of its content that
+    was trusted, newest last; an undo restores this trust."""
 
 
 _EMPTY = TrustRecord({}, {}, {}, {}, {})
@@ -106,8 +108,8 @@ class TrustStore:
             project: Its project: trust in a folder around it does not count, since a clone may lie
                 in a folder of the user's own.
         """
-        folders = _within(self.read().folders, project)
-        return bool(folders) and _is_below(os.path.realpath(path), folders)
+        folders = self.read().folders
+        return bool(folders) and _is_below(os.path.realpath(path), folders, _real(project))
 
     def trust(self, *paths: str, made: bool = False) -> None:
         """Trust folders with their present and future content.
@@ -124,9 +126,8 @@ class TrustStore:
 
         def change(old: TrustRecord) -> TrustRecord:
             declined = {one: since for one, since in old.declined.items() if one not in reals}
-            removed = {one: digest for one, digest in old.removed.items() if one not in reals}
             folders = {**old.folders, **dict.fromkeys(reals, now)}
-            return old._replace(folders=folders, declined=declined, removed=removed)
+            return old._replace(folders=folders, declined=declined)
 
         self._change(change)
 
@@ -152,29 +153,42 @@ class TrustStore:
 
         def without(old: TrustRecord) -> TrustRecord:
             left = {one: since for one, since in old.folders.items() if not is_inside(one, real)}
-            return old._replace(folders=left)
+            return old._replace(folders=left, removed={
+                one: kept for one, kept in old.removed.items() if not is_inside(one, real)
+            })  # fmt: skip
 
         self._change(without)
         return True
 
-    def suspend(self, path: str, digest: str) -> None:
-        """Revoke the trust in a removed folder until the same content is restored."""
-        real = os.path.realpath(path)
-        if real not in self.read().folders:
-            return
+    def suspend(self, contents: Mapping[str, str], *, keep: Collection[str] = ()) -> None:
+        """Revoke the trust in folders whose content was replaced, until it is restored.
+
+        Args:
+            contents: Folder -> the digest of its former content; empty when there was none.
+            keep: Folders that stay trusted with their new content.
+        """
+        reals = {os.path.realpath(path): digest for path, digest in contents.items()}
+        kept = set(map(os.path.realpath, keep))
 
         def change(old: TrustRecord) -> TrustRecord:
-            left = {one: since for one, since in old.folders.items() if one != real}
-            made = _MADE if old.folders.get(real, "").endswith(_MADE) else ""
-            return old._replace(folders=left, removed={**old.removed, real: digest + made})
+            folders, removed = dict(old.folders), dict(old.removed)
+            for real in reals.keys() & folders.keys():
+                made = _MADE if folders[real].endswith(_MADE) else ""
+                if digest := reals[real]:
+                    known = [one for one in _digests(removed.get(real, "")) if one != digest + made]
+                    removed[real] = ",".join([*known[1 - _MAX_DIGESTS :], digest + made])
+                if real not in kept:
+                    del folders[real]
+            return old._replace(folders=folders, removed=removed)
 
-        self._change(change)
+        if reals.keys() & self.read().folders.keys():
+            self._change(change)
 
     def restore(self, path: str, digest: str) -> None:
-        """Trust a removed folder again if it has the same content."""
-        removed = self.read().removed.get(os.path.realpath(path), "")
-        if digest and removed.removesuffix(_MADE) == digest:
-            self.trust(path, made=removed.endswith(_MADE))
+        """Trust a folder again if it has a content that was trusted there."""
+        known = _digests(self.read().removed.get(os.path.realpath(path), ""))
+        if digest and any(one in known for one in (digest, digest + _MADE)):
+            self.trust(path, made=digest + _MADE in known)
 
     def block(self, found: Mapping[str, str]) -> None:
         """Record scan results.
@@ -218,9 +232,7 @@ class TrustStore:
             own: Trust or distrust all of it; None applies the decisions.
             project: The project that the location belongs to, as for `trusts`.
         """
-        record = self.read()
-        record = record._replace(folders=_within(record.folders, project))
-        return LocationTrust(os.path.realpath(root), record, links, own=own)
+        return LocationTrust(os.path.realpath(root), self.read(), links, _real(project), own=own)
 
     def _change(self, change: Callable[[TrustRecord], TrustRecord]) -> None:
         if self._path is None:
@@ -241,11 +253,11 @@ class TrustStore:
         except OSError as exc:
             raise Refused(
                 Message(
-                    "Trust cannot be kept in `{path}`: {reason}",
+                    "`{path}` cannot be written: {reason}",
                     path=self._path,
                     reason=exc.strerror or exc,
                 ),
-                "Make the folder writable, or set `SATCHEL_HOME` to one that is",
+                "Check the permissions",
             ) from exc
 
 
@@ -253,22 +265,29 @@ class LocationTrust:
     """Trust for the skills of one location; fast for a hundred thousand lookups."""
 
     def __init__(
-        self, root: str, record: TrustRecord, links: Mapping[str, str], *, own: bool | None = None
+        self,
+        root: str,
+        record: TrustRecord,
+        links: Mapping[str, str],
+        project: str,
+        *,
+        own: bool | None = None,
     ) -> None:
         self._root = root
+        self._project = project
         self._folders = record.folders
         self._blocked = record.blocked
         self._links = {via: target for target, via in links.items()}
         self._all = own
         """For all skills; None when each must be checked."""
-        if own is None and not links and _is_below(root, record.folders):
+        if own is None and not links and _is_below(root, record.folders, project):
             self._all = True
 
     def trusts(self, skill_id: str) -> bool:
         """Whether a skill lies in a trusted folder, or its whole location is trusted."""
         if self._all is not None:
             return self._all
-        return bool(self._folders) and _is_below(self._real(skill_id), self._folders)
+        return _is_below(self._real(skill_id), self._folders, self._project)
 
     def blocked(self, skill_id: str) -> str:
         """The digest of a skill's blocked content, or empty."""
@@ -284,16 +303,24 @@ class LocationTrust:
         return os.path.join(self._root, skill_id.replace("/", os.sep)) if skill_id else self._root
 
 
-def _within(folders: Mapping[str, str], project: str) -> Mapping[str, str]:
-    """The trusted folders that count for a project: itself and those below it."""
-    if not project or not folders:
-        return folders
-    real = os.path.realpath(project)
-    return {folder: since for folder, since in folders.items() if is_inside(folder, real)}
+def _real(path: str) -> str:
+    return os.path.realpath(path) if path else ""
 
 
-def _is_below(real: str, folders: Iterable[str]) -> bool:
-    return any(is_inside(real, folder) for folder in folders)
+def _is_below(real: str, folders: Mapping[str, str], project: str) -> bool:
+    """Whether a real path lies in a trusted folder; in a project, in one that is not around it."""
+    if not folders or (project and not is_inside(real, project)):
+        return False
+    while real not in folders:
+        parent = str(os.path.dirname(real))
+        if real in (project, parent):
+            return False
+        real = parent
+    return True
+
+
+def _digests(text: str) -> list[str]:
+    return text.split(",") if text else []
 
 
 def _now() -> str:
@@ -317,8 +344,8 @@ def _read(path: str) -> TrustRecord:
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as exc:
         reason = str(exc)
     raise SettingsError(
-        Message("The trust file `{path}` cannot be read: {reason}", path=path, reason=reason),
-        Message("Correct it, or delete it and trust again"),
+        Message("`{path}` cannot be used: {reason}", path=path, reason=reason),
+        Message("Correct it"),
     )
 
 

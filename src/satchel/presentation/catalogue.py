@@ -12,6 +12,7 @@ from satchel.catalogue import Budget
 from satchel.errors import InvalidInput
 from satchel.i18n import render, say
 from satchel.presentation.skill_index import count_untrusted
+from satchel.presentation.skills import listing_words
 from satchel.settings import SETTINGS
 from satchel.tools.framing import printable
 
@@ -47,7 +48,6 @@ class CataloguePart(NamedTuple):
 
     key: str
     title: str
-    about: str
     size: int
     names: tuple[ListedName, ...]
     more: int
@@ -113,11 +113,7 @@ def read_amount(text: str) -> int | None:
         return None
     if not (plain.isascii() and plain.isdigit()):
         raise InvalidInput(
-            say(
-                "A budget is a whole number and not below zero, and `{text}` is none",
-                text=printable(text),
-            ),
-            say("Write 12000"),
+            say("`{name}` is not valid", name=printable(text)), say("Choose another")
         )
     return int(plain)
 
@@ -138,7 +134,7 @@ def show_catalogue(
     """
     if unit not in UNITS:
         raise InvalidInput(
-            say("A budget is counted in characters or tokens"), say("Take one of them")
+            say("`{name}` is not valid", name=printable(unit)), say("Choose another")
         )
     chosen = form or satchel.settings.form
     _check_form(chosen)
@@ -154,7 +150,7 @@ def show_catalogue(
         chosen,
         made.text,
         len(made.text),
-        account.summary(),
+        _summary(account, unit),
         tuple(_slices(account, look)),
         account.total,
         account.total > len(account.withheld) and not listed,
@@ -165,11 +161,18 @@ def show_catalogue(
     )
 
 
+def _summary(account: Account, unit: str) -> str:
+    sizes = {"used": f"{account.used:,}", "budget": f"{account.budget:,}"}
+    if unit == "tokens":
+        return say("{used} of {budget} tokens", **sizes)
+    return say("{used} of {budget} characters", **sizes)
+
+
 def _check_form(form: str) -> None:
     if form not in FORMS:
         raise InvalidInput(
-            say("There is no form `{form}`", form=printable(form[:40])),
-            say("Use one of {names}", names=", ".join(f"`{name}`" for name in FORMS)),
+            say("`{name}` is not valid", name=printable(form[:40])),
+            say("Choose another"),
         )
 
 
@@ -177,10 +180,7 @@ def _scale(setting: int, amount: int | None, unit: str) -> BudgetScale:
     ratio = _TOKEN_CHARS if unit == "tokens" else 1
     value = setting // ratio if amount is None else amount
     if not 0 <= value <= MAX_BUDGET_CHARS:
-        raise InvalidInput(
-            say("A budget lies between 0 and {most}", most=MAX_BUDGET_CHARS),
-            say("Take another one"),
-        )
+        raise InvalidInput(say("`{name}` is not valid", name=value), say("Choose another"))
     most = max(MAX_SLIDER_CHARS, setting * 4) // ratio
     return BudgetScale(unit, MIN_SLIDER_CHARS // ratio, most, 100 // ratio, value, setting)
 
@@ -206,10 +206,9 @@ def _slices(account: Account, look: Snapshot) -> Iterator[CataloguePart]:
     for key in PARTS:
         count = counts[key]
         width = round(1_000 * count / account.total, 2) if account.total else 0.0
-        title, about = _words(key)
         shown = tuple(_named(name, look) for name in islice(names[key], MAX_NAMES_SHOWN))
         yield CataloguePart(
-            key, title, about, count, shown, count - len(shown), round(start, 2), width
+            key, listing_words(key), count, shown, count - len(shown), round(start, 2), width
         )
         start += width
 
@@ -225,16 +224,6 @@ def _named(name: str, look: Snapshot) -> ListedName:
     return ListedName(printable(name), skill.ref if skill is not None else "")
 
 
-def _words(key: str) -> tuple[str, str]:
-    return {
-        "full": (say("In full"), say("with their whole description")),
-        "shortened": (say("Shortened"), say("with the first part of their description")),
-        "named": (say("By name"), say("there is room for their names only")),
-        "unlisted": (say("Left out"), say("counted; the model finds them by a search")),
-        "withheld": (say("Withheld"), say("their authors keep them from models")),
-    }[key]
-
-
 def show_shortlist(satchel: Satchel, goal: str, form: str = "") -> ShortlistShown:
     """Return the block that would follow one request. Nothing is recorded.
 
@@ -243,8 +232,12 @@ def show_shortlist(satchel: Satchel, goal: str, form: str = "") -> ShortlistShow
     """
     if len(goal) > MAX_REQUEST_CHARS:
         raise InvalidInput(
-            say("The request has more than {most} characters", most=MAX_REQUEST_CHARS),
-            say("Write less"),
+            say(
+                "{field} has more than {most} characters",
+                field=say("Request"),
+                most=MAX_REQUEST_CHARS,
+            ),
+            say("Use fewer words"),
         )
     if form:
         _check_form(form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel.errors import NotFound, Refused
@@ -20,14 +21,14 @@ from satchel.skill.file_tree import FolderTree
 from satchel.store.plan import verdict_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from satchel.presentation.findings import FindingShown
     from satchel.presentation.skills import ScopeShown
     from satchel.skill.file_tree import Tree
-    from satchel.store.history import HistoryEntry
     from satchel.store.plan import ChangePlan, ChangeStep, Kind
     from satchel.store.store import Receipt, Store
+    from satchel.store.undo import HistoryEntry
 
 MAX_DIFF_LINES = 2_000
 
@@ -86,22 +87,18 @@ def _note_words(text: str) -> str:
     import re
 
     if found := re.fullmatch(r"binary: (\d+) -> (\d+) bytes", text):
-        return say("no text: {before} → {after} bytes", before=found[1], after=found[2])
+        return f"{found[1]} → {found[2]} bytes"
     if text in ("No newline at end of file", "only the permission to execute changes"):
         return say(text)
     return text
 
 
-MIN_STEPS_SHOWN = 60
-"""More are shown only if they need attention, up to `MAX_STEPS_SHOWN`."""
 MAX_STEPS_SHOWN = 400
 MAX_FILES_SHOWN = 200
 MAX_ITEMS_SHOWN = 12
 MAX_FINDINGS_SHOWN = 60
-MAX_OVERWRITE_BOXES = 8
-"""More overwritten skills than this are confirmed by one checkbox."""
-EVERY = "*"
-"""The value of the checkbox that confirms all overwrites."""
+REST = "*"
+"""The value of the checkbox that selects the skills that are not shown."""
 _TONES = {"add": "good", "replace": "warn", "remove": "bad", "same": "", "refused": "bad"}
 _PAST_TONES = {"done": "good", "undone": "warn", "past": "", "damaged": "bad"}
 
@@ -162,13 +159,19 @@ class PlanShown(NamedTuple):
     title: str
     place: str
     yes: str
-    counts: tuple[tuple[str, int, str], ...]
+    """The label of the button."""
     steps: tuple[StepShown, ...]
+    """Without skills whose content is installed already."""
     more: int
-    overwrites: tuple[str, ...]
-    """Ids that need their own checkbox; `EVERY` alone when they are many."""
-    overwritten: int
+    ticked: frozenset[str]
+    """Ids that are selected at first: new skills that the scan does not block."""
+    notes: tuple[str, ...]
+    """Notes of several skills."""
+    installed: tuple[str, ...]
+    """Ids whose content is installed already."""
     blocked: tuple[str, ...]
+    several: bool
+    """Whether each skill has a checkbox."""
     doable: bool
     """Whether there is anything to confirm."""
     yara: bool
@@ -208,25 +211,50 @@ class History(NamedTuple):
 
 def show_plan(plan: ChangePlan, store: Store) -> PlanShown:
     """Return everything a person should see before confirming a plan."""
-    weights = [_weight(step) for step in plan.steps]
-    order = sorted(range(len(plan.steps)), key=lambda at: (weights[at], at))
-    # Every step that needs attention is shown, up to a page size that can still be read.
-    room = min(max(MIN_STEPS_SHOWN, sum(weight < 3 for weight in weights)), MAX_STEPS_SHOWN)
-    ids = replaced_by(plan)
+    new = [step for step in plan.steps if not is_installed(step)]
+    changes = [step for step in plan.changes if not is_installed(step)]
+    several = plan.op == "import" and len(changes) > 1
+    ticked = [
+        step.id for step in changes if not several or (step.kind == "add" and not step.blocked)
+    ]
+    counts = Counter(note for step in new for note in dict.fromkeys(step.notes))
+    common = tuple(note for note, count in counts.items() if count > 1)
+    shown = [plan.steps.index(step) for step in show_order(plan)]
+    steps = (show_step(plan, at, MAX_FINDINGS_SHOWN) for at in shown)
     return PlanShown(
-        plan.op,
-        _title(plan),
-        f"{scope_words(plan.scope.name)}: {scope_place(store)}",
-        _confirm_label(plan),
-        _counts(plan),
-        tuple(show_step(plan, at, MAX_FINDINGS_SHOWN) for at in order[:room]),
-        max(0, len(order) - room),
-        ids if len(ids) <= MAX_OVERWRITE_BOXES else (EVERY,),
-        len(ids),
-        _blocked(plan),
-        bool(plan.changes),
-        used_yara(plan),
-    )
+        plan.op, _title(plan), f"{scope_words(plan.scope.name)}: {scope_place(store)}",
+        _confirm_label(plan, len(ticked)),
+        tuple(step._replace(notes=tuple(one for one in step.notes if one not in common))
+              for step in steps),
+        len(new) - len(shown), frozenset(ticked), common,
+        tuple(step.id for step in plan.steps if is_installed(step)),
+        tuple(step.id for step in plan.blocked), several, bool(changes), used_yara(plan),
+    )  # fmt: skip
+
+
+def is_installed(step: ChangeStep) -> bool:
+    """Whether the content of a skill is installed already."""
+    if step.kind == "same":
+        return True
+    new = step.tree_digest
+    return step.kind == "replace" and new is not None and new.digest == step.was
+
+
+def ids_to_leave(plan: ChangePlan, ticked: Collection[str]) -> tuple[str, ...]:
+    """Return the ids of an import that were not selected; a single skill has no checkbox."""
+    if plan.op != "import":
+        return ()
+    new = [step.id for step in plan.changes if not is_installed(step)]
+    shown = {step.id for step in show_order(plan)}
+    if len(new) > 1:
+        new = [one for one in new if (one if one in shown else REST) in ticked]
+    return tuple(step.id for step in plan.changes if step.id not in new)
+
+
+def show_order(plan: ChangePlan) -> list[ChangeStep]:
+    """Return the steps that a page shows, those that need attention first."""
+    new = [step for step in plan.steps if not is_installed(step)]
+    return sorted(new, key=_weight)[:MAX_STEPS_SHOWN]
 
 
 def used_yara(plan: ChangePlan) -> bool:
@@ -275,35 +303,12 @@ def reason_to_confirm(plan: ChangePlan, accept_risk: str = "") -> str:
             else say("{names} will be overwritten", names=names)
         )
     if odd := [step for step in changes if has_findings(step)]:
-        return say("The scan wants a person to look at {names}", names=_names(odd))
+        return say("The scan flagged {names} for review", names=_names(odd))
     return ""
 
 
 def _names(steps: Iterable[ChangeStep]) -> str:
     return names_of([step.id for step in steps])
-
-
-def replaced_by(plan: ChangePlan) -> tuple[str, ...]:
-    """Return the ids that the plan would overwrite and that need a confirmation each.
-
-    An edit or a lock of one skill names it already, so it needs none.
-    """
-    if plan.op != "import":
-        return ()
-    return tuple(step.id for step in plan.of_kind("replace"))
-
-
-def unconfirmed_ids(plan: ChangePlan, ticked: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids that stay unchanged because their overwrite was not confirmed."""
-    ids = replaced_by(plan)
-    if len(ids) > MAX_OVERWRITE_BOXES:
-        return () if EVERY in ticked else ids
-    return tuple(one for one in ids if one not in ticked)
-
-
-def is_idle(plan: ChangePlan, leave: Sequence[str]) -> bool:
-    """Whether a plan would change nothing because no overwrite was confirmed."""
-    return bool(leave) and all(step.id in leave for step in plan.changes)
 
 
 def _weight(step: ChangeStep) -> int:
@@ -316,67 +321,26 @@ def _weight(step: ChangeStep) -> int:
 
 
 def _title(plan: ChangePlan) -> str:
-    """Refused and unchanged skills are not counted."""
-    count = len(plan.changes)
-    name = plan.steps[0].id if len(plan.steps) == 1 else ""
+    names = _names(plan.changes or plan.steps)
     if plan.op == "remove":
-        return (
-            say("Delete `{name}`?", name=name)
-            if name
-            else say("Delete {count} skills?", count=count)
-        )
-    if not count:
-        return say("Nothing to install") if plan.op == "import" else say("Nothing to do")
+        return say("Remove {names}?", names=names)
     if plan.op == "lock":
-        return say("Keep your change to `{name}`?", name=plan.changes[0].id)
+        return say("Keep your changes to {names}?", names=names)
     if plan.op == "install":
-        return say("Bring back `{name}` as it was imported?", name=plan.changes[0].id)
-    new = [step.id for step in plan.of_kind("add") if not step.blocked]
-    old = [step.id for step in plan.of_kind("replace") if not step.blocked]
-    if not new and not old:
-        words = say("Install {names} in spite of the scan?", names=names_of(_blocked(plan)))
-    elif new and old:
-        skills = say("1 skill") if len(new) == 1 else say("{count} skills", count=len(new))
-        words = say("Install {skills}, replace {count}?", skills=skills, count=len(old))
-    elif len(new) == 1:
-        words = say("Install `{name}`?", name=new[0])
-    elif len(old) == 1:
-        words = say("Replace `{name}`?", name=old[0])
-    elif new:
-        words = say("Install {count} skills?", count=len(new))
-    else:
-        words = say("Replace {count} skills?", count=len(old))
-    return words
+        return say("Restore {names}?", names=names)
+    return say("Preview import")
 
 
-def _blocked(plan: ChangePlan) -> tuple[str, ...]:
-    return tuple(step.id for step in plan.blocked)
+def _confirm_label(plan: ChangePlan, ticked: int) -> str:
+    if plan.op != "import":
+        words = {"remove": say("Remove"), "lock": say("Keep changes"), "install": say("Restore")}
+        return words.get(plan.op, say("Save"))
+    return install_words(ticked)
 
 
-def _confirm_label(plan: ChangePlan) -> str:
-    count = len(plan.changes)
-    if plan.op == "remove":
-        return say("Delete") if count == 1 else say("Delete {count}", count=count)
-    if plan.op == "lock":
-        return say("Keep it")
-    if plan.op == "install":
-        return say("Bring it back")
-    # The number depends on the checkboxes and on whether a reason is given.
-    if count == 1 or plan.blocked or plan.of_kind("replace"):
-        return say("Install") if plan.of_kind("add") or plan.blocked else say("Replace")
-    return say("Install {count}", count=count)
-
-
-def _counts(plan: ChangePlan) -> tuple[tuple[str, int, str], ...]:
-    words = {
-        "add": say("new"),
-        "replace": say("there already"),
-        "remove": say("deleted"),
-        "same": say("as they are"),
-        "refused": say("refused"),
-    }
-    every = ((kind, sum(step.kind == kind for step in plan.steps)) for kind in words)
-    return tuple((words[kind], count, _TONES[kind]) for kind, count in every if count)
+def install_words(count: int | str) -> str:
+    """Return the label of the button that installs some skills."""
+    return say("Install 1 skill") if count == 1 else say("Install {count} skills", count=count)
 
 
 def show_step(plan: ChangePlan, at: int, most_findings: int | None = None) -> StepShown:
@@ -422,25 +386,19 @@ def show_step(plan: ChangePlan, at: int, most_findings: int | None = None) -> St
 def _kind_words(step: ChangeStep) -> str:
     return {
         "add": say("new"),
-        "replace": say("there already"),
-        "remove": say("will be deleted"),
+        "replace": say("changed"),
+        "remove": say("removed"),
         "same": say("nothing new"),
         "refused": say("refused"),
     }[step.kind]
 
 
 def _warning(plan: ChangePlan, step: ChangeStep) -> str:
-    if step.kind != "replace" or plan.op in ("edit", "lock"):
+    if step.kind != "replace" or plan.op in ("edit", "lock") or is_installed(step):
         return ""
-    if plan.op == "install":
-        return say("What you changed in `{name}` is overwritten", name=step.id)
-    if loses_edits(step):
-        return say("`{name}` is there already, with edits of yours that would be overwritten",
-                   name=step.id)  # fmt: skip
-    if step.before is None:
-        return say("`{name}` is there already, written here, and would be overwritten",
-                   name=step.id)  # fmt: skip
-    return say("`{name}` is there already and would be overwritten", name=step.id)
+    if plan.op == "install" or loses_edits(step) or step.before is None:
+        return say("Your edits will be overwritten")
+    return say("The installed version will be overwritten")
 
 
 def _rows(rows: Iterable[tuple[str, Sequence[str], str]]) -> Iterable[DifferenceRow]:
@@ -454,8 +412,8 @@ def _inventory(step: ChangeStep) -> Iterable[tuple[str, Sequence[str], str]]:
     if step.kind == "add" and step.report is not None:
         found = step.report.inventory
         yield say("programs"), found.programs, "warn"
-        yield say("hosts it names"), found.hosts, "warn"
-        yield say("secrets it reads"), found.secrets, "warn"
+        yield say("hosts"), found.hosts, "warn"
+        yield say("secrets"), found.secrets, "warn"
 
 
 def _files(plan: ChangePlan, step: ChangeStep) -> Iterable[FileChangeRow]:
@@ -492,7 +450,7 @@ def show_diff(plan: ChangePlan, at: int, path: str) -> Diff:
 
     step = plan.steps[at] if 0 <= at < len(plan.steps) else None
     if step is None or not any(file.path == path for file in _files(plan, step)):
-        raise NotFound(say("There is no such file in this change"), say("Look at the change again"))
+        raise NotFound(say("There is no such file in this change"))
     return diff_lines(path, patch_one(*step_trees(plan, step), path))
 
 
@@ -515,14 +473,14 @@ def done_words(plan: ChangePlan, receipt: Receipt) -> tuple[str, tuple[str, ...]
     names = names_of(came)
     words = {
         "add": say("Added: {names}", names=names),
-        "import": say("Imported: {names}", names=names),
-        "remove": say("Deleted: {names}", names=names),
+        "import": say("Installed: {names}", names=names),
+        "remove": say("Removed: {names}", names=names),
         "edit": say("Saved: {names}", names=names),
-        "lock": say("Kept, with your change: {names}", names=names),
-        "install": say("Brought back: {names}", names=names),
+        "lock": say("Kept: {names}", names=names),
+        "install": say("Restored: {names}", names=names),
     }.get(plan.op, names)
     if not receipt.done:
-        words = say("Nothing was changed") if receipt.kept else say("Nothing to do")
+        words = say("Nothing was changed")
     more: list[str] = []
     if plan.op == "import" and replaced:
         over = say("Replaced: {names}", names=names_of(replaced))
@@ -530,12 +488,9 @@ def done_words(plan: ChangePlan, receipt: Receipt) -> tuple[str, tuple[str, ...]
             more.append(over)
         else:
             words = over
-    if receipt.kept:
-        names = names_of([step.id for step in receipt.kept])
-        more.append(say("Left as it is: {names}", names=names))
     if receipt.left:
         left = names_of([step.id for step in receipt.left])
-        more.append(say("Left out, because the scan blocked it: {names}", names=left))
+        more.append(say("Blocked by the scan: {names}", names=left))
     more += [line for line in (*receipt.trouble, *receipt.notes, *receipt.repaired) if line]
     return words, tuple(more)
 
@@ -548,19 +503,22 @@ def show_history(scope: ScopeShown) -> History:
         entries = scope.store.history() if scope.store is not None else []
     except Refused as exc:
         trouble, hint = exc.message, exc.hint
+    return History(scope.name, scope.title, scope.place, past_changes(entries), trouble, hint)
+
+
+def past_changes(entries: Sequence[HistoryEntry]) -> tuple[PastChange, ...]:
+    """Return one row for each change, newest first; an undo is part of the row of its change."""
     undo = next((one.number for one in entries if one.state == "done"), 0)
     redo = next((one.number for one in entries if one.state == "undone"), 0)
-    # An undo is part of the row of the change it reverts, not a row of its own.
     latest: dict[int, HistoryEntry] = {}
     known = {one.number: one for one in entries}
     for one in reversed(entries):
         latest[_original_number(one, known)] = one
-    rows = tuple(
+    return tuple(
         _past(one, latest[one.number], undo, redo)
         for one in entries
         if _original_number(one, known) == one.number
     )
-    return History(scope.name, scope.title, scope.place, rows, trouble, hint)
 
 
 def _original_number(entry: HistoryEntry, known: dict[int, HistoryEntry]) -> int:
@@ -572,9 +530,9 @@ def _original_number(entry: HistoryEntry, known: dict[int, HistoryEntry]) -> int
 
 def _past(entry: HistoryEntry, latest: HistoryEntry, undo: int, redo: int) -> PastChange:
     if latest.op == "undo":
-        words, tone = say("taken back {when}", when=_clock(latest.time)), "warn"
+        words, tone = say("Undone"), "warn"
     elif latest.op == "redo":
-        words, tone = say("done again {when}", when=_clock(latest.time)), "good"
+        words, tone = say("Done"), "good"
     else:
         words, tone = history_words()[entry.state], _PAST_TONES[entry.state]
     can: Literal["", "undo", "redo"] = ""

@@ -1,4 +1,4 @@
-"""Records of a skill that is being written: problems, and its catalogue entry and loaded text."""
+"""Records of a skill that is being written: its problems and its catalogue entry."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel._fs import read_plain
-from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.errors import InvalidInput, Refused
 from satchel.i18n import say
+from satchel.presentation.files import read_bytes
 from satchel.presentation.findings import MARKS, TONES
-from satchel.presentation.skills import scope_place, scope_words
+from satchel.presentation.skills import listing_words, scope_place, state_words
 from satchel.presentation.wording import counted
 from satchel.skill.document import MANIFEST
 from satchel.skill.metadata import NAME, id_of
 from satchel.skill.model import Skill
+from satchel.tools.framing import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,6 @@ def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int]]:
 
 
 MAX_EDIT_BYTES = 1 << 20
-MAX_PREVIEW_CHARS = 20_000
 MAX_DESCRIPTION_CHARS = 1_024
 
 
@@ -117,22 +117,19 @@ class EditedFile(NamedTuple):
     """Of the file on disk: a save must not overwrite any other content."""
     file: str
     path: str
-    place: str
     locked: bool
     """It is in the lockfile: an edit makes it modified."""
 
 
 class DraftCheck(NamedTuple):
-    """The problems of a draft and what a model would see of it."""
+    """The problems of a draft, and its entry in the catalogue."""
 
     remarks: tuple[Remark, ...]
     verdict: str
     tone: str
     entry: str
+    """Its entry in the catalogue."""
     entry_words: str
-    frame: str
-    """The text a model gets when it loads the skill."""
-    frame_more: int
 
 
 def show_new(store: Store | None, name: str, description: str, own: str = "") -> NewShown:
@@ -172,62 +169,39 @@ def id_for(name: str, own: str) -> str:
     if not own.strip():
         raise InvalidInput(
             say("No id can be made of `{name}`", name=name.strip()),
-            say("Give it an id of its own: a-z, 0-9 and hyphens"),
+            say("a-z, 0-9 and single hyphens"),
         )
     return own.strip()
 
 
-def existing_ids(store: Store, ids: Sequence[str]) -> frozenset[str]:
-    """Return those ids whose folder exists already."""
-    return frozenset(one for one in ids if os.path.lexists(store.scope.target(one)))
+def open_draft(satchel: Satchel, skill: Skill, ref: str, path: str = "") -> EditedFile:
+    """Return a file of a skill for editing.
 
-
-def open_draft(store: Store, skill: Skill) -> EditedFile:
-    """Return a skill's own file for editing.
+    Args:
+        satchel: The project's skills.
+        skill: The skill.
+        ref: Its ref, or the path of a broken file.
+        path: The file; empty for the skill's own file.
 
     Raises:
         Refused: its folder is a link, or the file is too large or not UTF-8.
         NotFound: the file does not exist.
     """
+    store, path = satchel.store_of(skill), path or skill.head.file
+    place = f"{scope_place(store)}/{skill.head.id}"
     if os.path.islink(store.scope.target(skill.head.id)):
-        raise Refused(
-            say("`{path}` is a link", path=f"{scope_place(store)}/{skill.head.id}"),
-            say("Edit the file that it leads to"),
-        )
-    data = read_file(skill)
+        raise Refused(say("`{path}` is a link", path=place), say("Edit the file that it leads to"))
+    data = read_bytes(satchel, ref, path, MAX_EDIT_BYTES)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise Refused(
-            say("`{path}` is not UTF-8, so a page cannot show it", path=skill.head.file),
+            say("`{path}` cannot be read: {reason}", path=path, reason=say("Not valid UTF-8")),
             say("Edit it in another program"),
         ) from exc
-    locked = skill.head.id in store.lock()
-    path = f"{scope_place(store)}/{skill.head.id}/{skill.head.file}"
-    place = scope_words(store.scope.name)
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return EditedFile(lines, digest_of(data), skill.head.file, path, place, locked)
-
-
-def read_file(skill: Skill) -> bytes:
-    """Read the file from disk.
-
-    Raises:
-        Refused: it cannot be read, or is too large to be edited.
-        NotFound: the file does not exist.
-    """
-    try:
-        return read_plain(skill.path, MAX_EDIT_BYTES)
-    except FileNotFoundError as exc:
-        raise NotFound(
-            say("`{name}` is gone", name=skill.name), say("Go back to the list of skills")
-        ) from exc
-    except OSError as exc:
-        raise Refused(
-            say("`{path}` cannot be edited here: {reason}",
-                path=skill.head.file, reason=exc.strerror or exc),
-            say("Edit it in another program"),
-        ) from exc  # fmt: skip
+    locked = skill.head.id in store.lock()
+    return EditedFile(lines, digest_of(data), path, f"{place}/{path}", locked)
 
 
 def digest_of(data: bytes) -> str:
@@ -247,14 +221,14 @@ def encode_text(text: str, before: bytes) -> bytes:
     data = mark + with_line_ends(text.encode("utf-8", "replace"), before.removeprefix(mark))
     if len(data) > MAX_EDIT_BYTES:
         raise InvalidInput(
-            say("The text is larger than {size} KiB", size=MAX_EDIT_BYTES >> 10),
+            say("larger than {size}", size=size_of(MAX_EDIT_BYTES)),
             say("Move detail into files under `references/`"),
         )
     return data
 
 
 def check_draft(satchel: Satchel, skill: Skill, text: str) -> DraftCheck:
-    """Check a draft, and show what a model would see."""
+    """Check a draft, and show its entry in the catalogue."""
     from satchel.authoring.check_skill import check_skill_md
     from satchel.skill.validate import validate_draft
 
@@ -273,40 +247,20 @@ def check_draft(satchel: Satchel, skill: Skill, text: str) -> DraftCheck:
     remarks.sort(key=lambda one: (_ORDER.index(one.tone), one.line))
     verdict, tone = _verdict(remarks)
     if document.head is None:
-        words = say("A model would not see it: the file is not a skill")
-        return DraftCheck(tuple(remarks), verdict, tone, "", words, "", 0)
-    entry, entry_words, frame = _model_view(
-        satchel, Skill(document.head, skill.origin), document.body
-    )
-    return DraftCheck(
-        tuple(remarks),
-        verdict,
-        tone,
-        entry,
-        entry_words,
-        frame[:MAX_PREVIEW_CHARS],
-        max(0, len(frame) - MAX_PREVIEW_CHARS),
-    )
+        return DraftCheck(tuple(remarks), verdict, tone, "", say("It is not a valid skill"))
+    entry, words = _catalogue_entry(satchel, Skill(document.head, skill.origin))
+    return DraftCheck(tuple(remarks), verdict, tone, entry, words)
 
 
-def _model_view(satchel: Satchel, skill: Skill, body: str) -> tuple[str, str, str]:
-    """Catalogue entry, how it is listed, and the text that is loaded."""
+def _catalogue_entry(satchel: Satchel, skill: Skill) -> tuple[str, str]:
+    """The entry in the catalogue, and how much of the description it contains."""
     from satchel.catalogue.catalogue import entry_of
-    from satchel.tools.skill_tool import preview
 
     settings = satchel.settings
     if not skill.for_model:
-        words = say("Only people can load it: `disable-model-invocation` is set")
-        return "", words, preview(skill, body)
+        return "", state_words("withheld")[1]
     entry, how = entry_of(skill, budget=settings.budget, form=settings.form)
-    words = {
-        "full": say(
-            "In full, if there is room for it: {count} characters", count=f"{len(entry):,}"
-        ),
-        "shortened": say("Shortened: its description is too long for the budget"),
-        "named": say("By its name alone: the budget is too small for its description"),
-    }.get(how, say("Not listed: the budget is too small"))
-    return entry, words, "" if skill.is_tool else preview(skill, body)
+    return entry, listing_words(how if how in ("full", "shortened", "named") else "unlisted")
 
 
 _ORDER = ("bad", "warn", "info")
@@ -324,7 +278,7 @@ def _verdict(remarks: Sequence[Remark]) -> tuple[str, str]:
         return counted(errors, 0, 0), "bad"
     if warnings:
         return counted(0, warnings, 0), "warn"
-    return say("Nothing to object to"), "good"
+    return say("No issues"), "good"
 
 
 def remark_of(exc: SatchelError) -> Remark:

@@ -9,37 +9,26 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._fs import is_inside, open_beneath
-from satchel.doctor import content_problem
-from satchel.errors import AccessDenied, NotFound, Refused, SatchelError
+from satchel.errors import AccessDenied, NotFound, Refused
 from satchel.i18n import say
+from satchel.library.integrity import tree_of
 from satchel.library.scanner import OWN_FOLDERS
-from satchel.presentation.findings import FIELD_PROBLEMS, document_problems
-from satchel.presentation.skills import (
-    broken_at,
-    broken_row,
-    find_file,
-    find_skill,
-    own_scope,
-    row_of,
-)
+from satchel.presentation.skills import broken_at, find_skill, key_of
 from satchel.skill.file_tree import VERSION_CONTROL, kind_of_mode
-from satchel.skill.metadata import as_words
-from satchel.skill.problems import PROBLEMS
+from satchel.store.disk_errors import disk_errors_as_refusal
+from satchel.store.export import write_archive
 from satchel.tools.framing import encodable, printable, size_of
 from satchel.tools.read_file import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from satchel.presentation.skills import SkillRow
     from satchel.satchel import Satchel
-    from satchel.skill.document import SkillDocument
+    from satchel.skill.file_tree import Tree
     from satchel.skill.model import Skill
-    from satchel.skill.problems import Problem
 
 MAX_FILES_SHOWN = 400
 _MAX_FILES_COUNTED = 20_000
@@ -136,8 +125,22 @@ def read_file(satchel: Satchel, ref: str, path: str) -> FileContent:
     if supply is not None and owner.skill is not None:
         data = supply.fetch_verified(owner.skill, path)
         return _content(path, data[:MAX_FILE_BYTES], len(data))
-    data, size = _read(owner, path)
+    data, size = _read(owner, path, MAX_FILE_BYTES)
     return _content(path, data, size)
+
+
+def read_bytes(satchel: Satchel, ref: str, path: str, most: int) -> bytes:
+    """Read a whole file of a skill on disk, to be edited.
+
+    Raises:
+        NotFound: there is no such skill or file.
+        AccessDenied: the path leads out of the skill.
+        Refused: it is not a file, cannot be read, or is larger than `most` bytes.
+    """
+    data, size = _read(_owner_of(satchel, ref), path, most)
+    if size > most:
+        raise _unread(printable(path)[:300], say("larger than {size}", size=size_of(most)))
+    return data
 
 
 def _owner_of(satchel: Satchel, ref: str) -> _FileOwner:
@@ -152,10 +155,10 @@ def _owner_of(satchel: Satchel, ref: str) -> _FileOwner:
     return _FileOwner(skill.base_dir, only, own, skill)
 
 
-def _read(owner: _FileOwner, path: str) -> tuple[bytes, int]:
+def _read(owner: _FileOwner, path: str, most: int) -> tuple[bytes, int]:
     shown = printable(path)[:300]
     outside = AccessDenied(
-        say("`{path}` is no part of this skill", path=shown), say("Open one of its files")
+        say("`{path}` is not part of this skill", path=shown), say("Open one of its files")
     )
     steps = path.split("/")
     if ".." in steps or (owner.only is not None and steps[0] not in owner.only):
@@ -182,9 +185,7 @@ def _read(owner: _FileOwner, path: str) -> tuple[bytes, int]:
         if not _is_part(owner, path):
             raise outside
         data = b""
-        while len(data) < MAX_FILE_BYTES and (
-            part := os.read(descriptor, MAX_FILE_BYTES - len(data))
-        ):
+        while len(data) < most and (part := os.read(descriptor, most - len(data))):
             data += part
         return data, max(info.st_size, len(data))
     except OSError as exc:
@@ -207,7 +208,7 @@ def _is_part(owner: _FileOwner, path: str) -> bool:
 def _unread(shown: str, reason: str) -> Refused:
     return Refused(
         say("`{path}` cannot be read: {reason}", path=shown, reason=reason),
-        say("Check its permissions"),
+        say("Check the permissions"),
     )
 
 
@@ -216,19 +217,17 @@ def _content(path: str, data: bytes, size: int) -> FileContent:
     cut = size > len(data)
     picture = _PICTURES.get(os.path.splitext(path)[1].lower())
     if picture is not None:
-        said = say("A picture ({kind}, {size}). Pictures of skills are not shown",
-                   kind=picture, size=size_of(size))  # fmt: skip
+        said = say("{kind} picture, {size}", kind=picture, size=size_of(size))
         return FileContent(path, shown, "picture", said=said)
     text, fallback = decode(data, cut=cut)
     if text is None:
-        said = say("Not text ({size}). Open it with a program that you trust", size=size_of(size))
+        said = say("Binary file, {size}", size=size_of(size))
         return FileContent(path, shown, "binary", said=said)
     said = ""
     if cut:
-        said = say("This is the first {shown} of {size}", shown=size_of(len(data)),
-                   size=size_of(size))  # fmt: skip
+        said = say("First {shown} of {size}", shown=size_of(len(data)), size=size_of(size))
     elif fallback:
-        said = say("Some bytes are not UTF-8 and are shown as �")
+        said = say("Not valid UTF-8")
     return FileContent(path, shown, "text", encodable(text), data, said)
 
 
@@ -286,13 +285,11 @@ def _entry(name: str, path: str, length: int, mode: int, target: str) -> FileEnt
     shown = printable(name)
     openable = path if encodable(path) == path else ""
     if stat.S_ISLNK(mode):
-        return FileEntry(
-            shown, openable, "link", "", say("a link to `{path}`", path=printable(target))
-        )
+        return FileEntry(shown, openable, "link", "", f"→ {printable(target)}")
     if not stat.S_ISREG(mode):
         return FileEntry(shown, "", "odd", "", say(kind_of_mode(mode)))
     if mode & 0o100:
-        return FileEntry(shown, openable, "program", size_of(length), say("can be run"))
+        return FileEntry(shown, openable, "program", size_of(length), say("executable"))
     return FileEntry(shown, openable, "file", size_of(length), "")
 
 
@@ -318,130 +315,37 @@ def field_text(value: Any) -> str:
         return "…"  # a key that is not text, or a circular value
 
 
-_MAX_PROBLEMS_SHOWN = 30
-_MAX_LINES_SHOWN = 200
-_MAX_LINE_CHARS = 500
+# --- export -------------------------------------------------------------------------------
 
 
-class ProblemShown(NamedTuple):
-    """A problem and how to fix it."""
+class _JoinedTree:
+    """Several skills as one tree, each in a folder of its name."""
 
-    severity: str
-    words: str
-    fix: str
-    line: int
-
-
-class FileLine(NamedTuple):
-    """A line of a broken file."""
-
-    number: int
-    text: str
-    bad: bool
-
-
-class SkillDetail(NamedTuple):
-    """The details of one skill."""
-
-    row: SkillRow
-    description: str
-    path: str
-    tags: tuple[str, ...]
-    allowed: tuple[str, ...]
-    """Tools that it wants to use without asking."""
-    tools: tuple[str, ...]
-    wants: tuple[str, ...]
-    """Permissions of its program."""
-    changed: str
-    """Modification time of its file; empty when unknown."""
-    problems: tuple[ProblemShown, ...]
-    files: FileTreeShown
-    own: str
-    scope: str
-    """The scope in which it can be changed; empty when it cannot."""
-    raw: tuple[FileLine, ...] = ()
-    """The lines of a file that is not a valid skill."""
-
-
-def detail_of(satchel: Satchel, ref: str) -> SkillDetail:
-    """Return the details of one skill, or of a broken file.
-
-    Raises:
-        NotFound: there is no such skill.
-    """
-    item = broken_at(satchel, ref)
-    if item is not None:
-        problem = item.problem
-        files = list_files(satchel, ref)
-        own = next((one.path for one in files.entries if one.kind != "odd"), "")
-        scope = own_scope(satchel, find_file(satchel, ref))
-        return SkillDetail(
-            broken_row(item), "", printable(problem.path), (), (), (), (), "",
-            tuple(_problems_shown([problem])), files, own, scope,
-            tuple(_lines(satchel, ref, problem.line)),
-        )  # fmt: skip
-    skill = find_skill(satchel, ref)
-    document, found = _read_whole(satchel, skill)
-    source = satchel.library.tools().of(skill)
-    fields = document.fields if document is not None else {}
-    return SkillDetail(
-        row_of(satchel, skill),
-        encodable(skill.description),
-        printable(skill.path),
-        tuple(printable(tag) for tag in skill.tags),
-        tuple(printable(word) for word in as_words(fields.get("allowed-tools"))),
-        tuple(printable(name) for name in source.tools) if source is not None else (),
-        source.wants if source is not None else (),
-        "" if skill.origin.remote else _when(skill.mtime),
-        tuple(_problems_shown(found)),
-        list_files(satchel, skill.ref),
-        skill.head.file if encodable(skill.head.file) == skill.head.file else "",
-        own_scope(satchel, skill),
-    )
-
-
-def _lines(satchel: Satchel, ref: str, bad: int) -> Iterable[FileLine]:
-    """The first lines of a file, or those around the line of the problem."""
-    try:
-        content = read_file(satchel, ref, "")
-    except SatchelError:
-        return  # reported where the file is shown
-    lines = content.text.replace("\r\n", "\n").split("\n") if content.kind == "text" else []
-    if lines and not lines[-1]:
-        lines.pop()  # the last line end begins no line
-    first = max(0, min(bad, len(lines)) - _MAX_LINES_SHOWN // 2) if bad > _MAX_LINES_SHOWN else 0
-    for number, text in enumerate(lines[first : first + _MAX_LINES_SHOWN], first + 1):
-        cut = text if len(text) <= _MAX_LINE_CHARS else f"{text[:_MAX_LINE_CHARS]}…"
-        yield FileLine(number, printable(cut.expandtabs(4)), number == bad)
-
-
-def _read_whole(satchel: Satchel, skill: Skill) -> tuple[SkillDocument | None, list[Problem]]:
-    """The document, unless it is on a server, and its problems."""
-    try:
-        document = skill.read() if not skill.origin.remote else None
-    except SatchelError:  # reported where the file is shown
-        document = None
-    if document is not None:
-        return document, document_problems(satchel.library, skill, document)
-    changed = content_problem(satchel.library, skill)
-    return None, [*([changed] if changed is not None else []), *skill.problems]
-
-
-def _problems_shown(problems: Iterable[Problem]) -> Iterable[ProblemShown]:
-    """Errors first, without those that the table of fields shows."""
-    order = ("error", "warning", "note")
-    kept = [one for one in problems if one.code not in FIELD_PROBLEMS]
-    kept.sort(key=lambda one: order.index(PROBLEMS[one.code].severity))
-    for one in kept[:_MAX_PROBLEMS_SHOWN]:
-        yield ProblemShown(one.severity, encodable(one.message), encodable(one.fix), one.line)
-    if len(kept) > _MAX_PROBLEMS_SHOWN:
-        yield ProblemShown(
-            "note", say("… and {count} more", count=len(kept) - _MAX_PROBLEMS_SHOWN), "", 0
+    def __init__(self, found: Sequence[Skill]) -> None:
+        self._trees: dict[str, Tree] = {}
+        for skill in found:
+            name = os.path.basename(skill.base_dir)
+            self._trees[name if name not in self._trees else key_of(skill.ref)] = tree_of(skill)
+        self.files = tuple(
+            file._replace(path=f"{name}/{file.path}")
+            for name, tree in self._trees.items()
+            for file in tree.files
         )
 
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Yield the content of a file."""
+        name, _, inside = path.partition("/")
+        return self._trees[name].chunks(inside)
 
-def _when(stamp: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(stamp))
-    except (OverflowError, OSError, ValueError):
-        return ""  # a file may have any time
+
+def export_skills(found: Sequence[Skill], folder: str) -> tuple[str, str]:
+    """Write an archive with a folder per skill; returns its path, and a name for it.
+
+    Raises:
+        SatchelError: a skill cannot be read, or contains a file that no archive may contain.
+    """
+    name = f"{os.path.basename(found[0].base_dir)}.zip" if len(found) == 1 else "skills.zip"
+    path = os.path.join(folder, "skills.zip")
+    with disk_errors_as_refusal(name):
+        write_archive(_JoinedTree(found), path)
+    return path, name

@@ -43,7 +43,6 @@ class FindingShown(NamedTuple):
     mark: str
     where: str
     what: str
-    why: str
     fix: str
     evidence: str
 
@@ -52,10 +51,9 @@ def show_finding(one: Finding) -> FindingShown:
     """Return the record of one finding."""
     about = one.about
     tone = TONES[one.severity]
-    words = {"block": say("blocks"), "review": say("look at it"), "note": say("note")}
     return FindingShown(
-        one.rule, words[one.severity], tone, MARKS[tone], place_of(one), say(about.what),
-        say(about.why), say(about.fix), one.evidence,
+        one.rule, say(one.severity), tone, MARKS[tone], place_of(one), say(about.what),
+        say(about.fix), one.evidence,
     )  # fmt: skip
 
 
@@ -95,7 +93,6 @@ class FindingGroup(NamedTuple):
     words: str
     fix: str
     places: list[FindingPlace]
-    why: str = ""
 
     @property
     def mark(self) -> str:
@@ -135,7 +132,6 @@ def _group(rule: str, rows: list[tuple[Skill | None, Finding]]) -> FindingGroup:
         say(about.what),
         say(about.fix),
         places,
-        say(about.why),
     )
 
 

@@ -1,15 +1,17 @@
-"""Records of goals: the rows of the list, the board of one goal, its steps and their answers."""
+"""Records of goals: the list, one goal and its steps, and plans that are not started yet."""
 
 from __future__ import annotations
 
 import json
-import math
+import os
 import re
 import time
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel.errors import InvalidInput, NotFound, StepFailed
+from satchel._fs import read_plain
+from satchel.errors import NotFound, SatchelError, StepFailed
 from satchel.goals.approvals import first_unapproved, retried_plan, unfinished_plan
 from satchel.goals.artifacts import is_reference, load, preview_of
 from satchel.goals.drawing.labels import (
@@ -21,157 +23,22 @@ from satchel.goals.drawing.labels import (
     usage_words,
     waiting_time,
 )
-from satchel.goals.model import OVER
-from satchel.goals.plan_checks import dependents_of, needs_in, order
-from satchel.goals.reports import last_event_time
+from satchel.goals.model import OVER, GoalReport, StepResult
+from satchel.goals.plan_checks import dependents_of, errors_in, needs_in, order
+from satchel.goals.plan_file import read_plan
 from satchel.goals.templates import TemplateValues, fill_value, filled_pieces
-from satchel.i18n import render, say
+from satchel.i18n import Message, render, say
+from satchel.presentation.goal_forms import input_fields, question_of, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from satchel.goals.artifacts import Artifacts
-    from satchel.goals.model import (
-        GoalReport,
-        GoalState,
-        GoalSummary,
-        Plan,
-        Step,
-        StepResult,
-    )
+    from satchel.goals.model import Goal, GoalState, GoalSummary, Plan, Step, StepError
+    from satchel.goals.plan_checks import PlanProblem
     from satchel.goals.templates import FilledText
+    from satchel.presentation.goal_forms import AnswerField, StepQuestion
     from satchel.satchel import Satchel
-
-# --- answers ------------------------------------------------------------------------------
-# A schema of texts, numbers, choices and booleans becomes a form. Any other needs JSON.
-
-VALUE = "value"
-"""Name of a single field, and prefix of the names of several."""
-_MAX_FORM_FIELDS = 24
-"""A schema with more needs JSON."""
-
-
-class AnswerField(NamedTuple):
-    """One field of an answer."""
-
-    name: str
-    label: str
-    kind: str
-    """`text`, `number`, `choice`, `yes` or `json`."""
-    help: str = ""
-    choices: tuple[str, ...] = ()
-    required: bool = False
-    whole: bool = False
-    """For a number: integers only."""
-
-
-class StepQuestion(NamedTuple):
-    """A question of a waiting step."""
-
-    step: str
-    title: str
-    text: str
-    fields: tuple[AnswerField, ...]
-
-
-def question_of(step: Step, result: StepResult) -> StepQuestion:
-    """Return the question of a waiting step, and the fields of its answer."""
-    text = str(preview_of(result.output) or step.prompt)
-    return StepQuestion(
-        step.id, " ".join((step.title or step.id).split()), text, fields_of(step.output)
-    )
-
-
-def fields_of(schema: Mapping[str, Any]) -> tuple[AnswerField, ...]:
-    """Return the form fields for an answer schema."""
-    if not schema:
-        label = say("Your answer")
-        return (AnswerField(VALUE, label, "text", say("Left empty, it is a plain yes")),)
-    single = _field(VALUE, say("Your answer"), schema, required=True)
-    if single is not None:
-        return (single,)
-    properties = _table(schema.get("properties"))
-    if schema.get("type") == "object" and 0 < len(properties) <= _MAX_FORM_FIELDS:
-        needed = schema.get("required") or ()
-        found = [
-            _field(f"{VALUE}.{name}", str(_table(one).get("title") or name), _table(one),
-                   required=name in needed)
-            for name, one in properties.items()
-        ]  # fmt: skip
-        if all(one is not None for one in found):
-            return tuple(cast("list[AnswerField]", found))
-    words = say("As JSON, in this form: {schema}", schema=json.dumps(schema, ensure_ascii=False))
-    return (AnswerField(VALUE, say("Your answer"), "json", words, required=True),)
-
-
-def _table(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _field(
-    name: str, label: str, schema: Mapping[str, Any], *, required: bool
-) -> AnswerField | None:
-    """A field for one simple value; None for other schemas."""
-    words = str(schema.get("description") or "")
-    choices = schema.get("enum")
-    if isinstance(choices, list):
-        several = cast("list[Any]", choices)
-        if several and all(isinstance(one, str) for one in several):
-            return AnswerField(name, label, "choice", words, tuple(several), required)
-        return None
-    kind = schema.get("type")
-    if kind == "string":
-        return AnswerField(name, label, "text", words, required=required)
-    if kind in {"integer", "number"}:
-        return AnswerField(name, label, "number", words, required=required, whole=kind == "integer")
-    if kind == "boolean":
-        return AnswerField(name, label, "yes", words, required=required)
-    return None
-
-
-def answer_of(schema: Mapping[str, Any], given: Mapping[str, str]) -> Any:
-    """Return the answer in the form of the step's schema; None for a plain approval.
-
-    Raises:
-        InvalidInput: a number or JSON is invalid.
-    """
-    fields = fields_of(schema)
-    found: dict[str, Any] = {}
-    for field in fields:
-        text = given.get(field.name, "").replace("\r\n", "\n")
-        if field.kind == "yes":
-            found[field.name] = text == "true"
-        elif text.strip() or (field.required and field.kind in {"text", "choice"}):
-            found[field.name] = _value(field, text, schema)
-    if len(fields) == 1 and fields[0].name == VALUE:
-        return found.get(VALUE)
-    return {name.removeprefix(f"{VALUE}."): value for name, value in found.items()}
-
-
-def _value(field: AnswerField, text: str, schema: Mapping[str, Any]) -> Any:
-    if field.kind in {"text", "choice"}:
-        return text
-    try:
-        if field.kind == "number":
-            return int(text) if field.whole else _number(text)
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        if field.kind == "number":
-            raise InvalidInput(
-                say("`{text}` is no number", text=text[:60]), say("Write digits alone")
-            ) from exc
-        raise InvalidInput(
-            say("The answer is not JSON: {reason}", reason=exc),
-            say("The step wants {schema}", schema=json.dumps(schema, ensure_ascii=False)),
-        ) from exc
-
-
-def _number(text: str) -> float | int:
-    found = float(text)
-    if not math.isfinite(found):
-        raise ValueError(text)
-    return int(found) if found.is_integer() and "e" not in text.lower() else found
-
 
 TONES = {
     "running": "info",
@@ -182,9 +49,13 @@ TONES = {
     "damaged": "bad",
 }
 """State of a step or a goal -> tone of its badge; none for other states."""
+_ARGUMENT_ERRORS = frozenset((
+    "NOT_FOUND", "ACCESS_DENIED", "INVALID_PARAM", "CONFLICT", "IS_DIRECTORY", "BINARY_FILE",
+))  # fmt: skip
+"""Errors of a tool whose hint tells a model how to call it."""
 GOAL_MARKS = {**MARKS, "queued": "○", "partial": "▲", "damaged": "✗"}
 FILTERS: Mapping[str, tuple[GoalState, ...]] = {
-    "": (),
+    "": ("queued", "running", "done", "failed", "partial", "damaged", "cancelled"),
     "open": ("queued", "running"),
     "asking": ("asking",),
     "done": ("done",),
@@ -192,6 +63,7 @@ FILTERS: Mapping[str, tuple[GoalState, ...]] = {
     "cancelled": ("cancelled",),
 }
 MAX_GOALS_PER_PAGE = 50
+MAX_RESULTS_SHOWN = 5
 MAX_STEPS_DRAWN = 300
 """A drawing of more steps cannot be read."""
 _MAX_GOAL_CHARS = 240
@@ -279,13 +151,13 @@ class GoalBoard(NamedTuple):
     """The tool that needs permission before the goal continues; empty when none does."""
     again: RetryPreview | None
     """None while the goal runs, or when everything is done."""
+    failures: tuple[tuple[str, str, str, str], ...]
+    """Id, title, message and hint of each failed step."""
     is_over: bool
     is_left: bool
     """No process runs it, and one could be started here."""
     note: str
     """Which worker runs its steps, if not this process."""
-    quiet_since: float
-    """When a step last ended, while it runs."""
     now: float
     drawn: bool
 
@@ -305,6 +177,99 @@ def iso(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds") if at else ""
 
 
+# --- a new goal --------------------------------------------------------------------------
+
+_PLAN_ENDINGS = (".yaml", ".yml", ".json")
+_PLAN_KEY = re.compile(rb"""^\s*["']?steps["']?\s*:""", re.MULTILINE)
+_MAX_ENTRIES = 2_000
+MAX_PLAN_BYTES = 1 << 20
+MAX_PLANS_SHOWN = 100
+
+
+class PlanPreview(NamedTuple):
+    """A plan before it is started."""
+
+    goal: str
+    steps: tuple[StepRow, ...]
+    fields: tuple[AnswerField, ...]
+    errors: tuple[tuple[str, str], ...]
+    """Message and hint of each error; missing inputs are fields instead."""
+    warnings: tuple[str, ...]
+    allow: str
+    """The tool that needs permission; empty when none does."""
+
+
+def find_plans(project: str) -> list[str]:
+    """Return the paths of plan files in a project and in its folders, relative to it."""
+    found: list[str] = []
+    left = _MAX_ENTRIES
+    folders = [project]
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda one: one.name):
+                left -= 1
+                if left < 0 or len(found) == MAX_PLANS_SHOWN:
+                    return found
+                if entry.name.startswith(".") or entry.name == "node_modules":
+                    continue
+                if entry.is_dir(follow_symlinks=False) and folder == project:
+                    folders.append(entry.path)
+                elif entry.name.endswith(_PLAN_ENDINGS) and _is_plan(entry.path):
+                    found.append(os.path.relpath(entry.path, project))
+    return found
+
+
+def _is_plan(path: str) -> bool:
+    try:
+        return _PLAN_KEY.search(read_plain(path, MAX_PLAN_BYTES)) is not None
+    except (OSError, SatchelError):
+        return False
+
+
+def check_plan(satchel: Satchel, text: str) -> tuple[Plan, list[PlanProblem]]:
+    """Read a plan, and check it against the skills and tools of a project."""
+    reach = satchel.session(approve=True).within_reach()
+    # A text without a line break would be taken for a path.
+    return read_plan(f"{text}\n", skills=reach.skills, tools=reach.tools)
+
+
+def plan_errors(problems: Sequence[PlanProblem]) -> list[PlanProblem]:
+    """Return the errors that inputs cannot correct."""
+    return [one for one in errors_in(list(problems)) if one.code != "missing-input"]
+
+
+def plan_preview(
+    satchel: Satchel, plan: Plan, problems: Sequence[PlanProblem], *, shared: bool
+) -> PlanPreview:
+    """Return what a person should see before a goal is started."""
+    errors = plan_errors(problems)
+    needs = {} if errors else needs_in(plan)
+    steps = plan.steps if errors else order(plan)
+    return PlanPreview(
+        " ".join(plan.goal.split()),
+        tuple(
+            _step_row(one, StepResult(one.id, "waiting"), needs.get(one.id, ())) for one in steps
+        ),
+        input_fields(plan),
+        tuple((_placed(one), render(one.hint)) for one in errors),
+        tuple(
+            _placed(one) for one in problems if one.code != "missing-input" and one not in errors
+        ),
+        "" if errors else _to_allow(satchel, plan, shared=shared),
+    )
+
+
+def _placed(problem: PlanProblem) -> str:
+    where = say("line {number}: ", number=problem.line) if problem.line else ""
+    return where + render(problem.message)
+
+
+def queued_report(goal: Goal, engine: str) -> GoalReport:
+    """Return the report of a goal before its first run."""
+    steps = {step.id: StepResult(step.id, "waiting") for step in goal.plan.steps}
+    return GoalReport(goal.id, "queued", goal.plan, steps, engine)
+
+
 # --- the list ----------------------------------------------------------------------------
 
 
@@ -312,21 +277,27 @@ def filter_labels() -> tuple[tuple[str, str], ...]:
     """Return the filters of the list and their labels."""
     return (
         ("", say("All")),
-        ("open", say("At work")),
-        ("asking", say("Ask a person")),
+        ("asking", say("Waiting for you")),
+        ("open", say("Running")),
         ("done", say("Done")),
         ("failed", say("Failed")),
         ("cancelled", say("Cancelled")),
     )
 
 
-def rows_of(found: Sequence[GoalSummary], kind: str = "", last: str = "") -> GoalRows:
+def rows_of(
+    found: Sequence[GoalSummary],
+    kind: str = "",
+    last: str = "",
+    waiting: Sequence[GoalSummary] = (),
+) -> GoalRows:
     """Return a page of the list.
 
     Args:
         found: Goals of the engine; more than a page if there is a next page.
         kind: The filter.
         last: The last goal of the previous page; goals up to it are skipped.
+        waiting: Goals that wait for an answer, which come first.
     """
     ids = [one.id for one in found]
     if last in ids:
@@ -335,7 +306,7 @@ def rows_of(found: Sequence[GoalSummary], kind: str = "", last: str = "") -> Goa
     began = [one.started for one in shown if one.started]
     more = len(found) > MAX_GOALS_PER_PAGE and bool(began)
     return GoalRows(
-        tuple(map(goal_row, shown)),
+        tuple(map(goal_row, (*waiting, *shown))),
         filter_labels(),
         kind,
         repr(began[-1]) if more else "",
@@ -391,19 +362,23 @@ def board_of(satchel: Satchel, report: GoalReport, *, shared: bool, on: bool = F
         iso(report.started),
         format_seconds(report.seconds) if report.seconds else "",
         usage_words(report.usage),
-        "" if report.state == "asking" else render(report.reason),
+        "" if report.state in {"asking", "failed", "partial"} else render(report.reason),
         tuple(counts),
         sum(one.state == "done" for one in results.values()),
         tuple(_step_row(step, results[step.id], needs[step.id]) for step in steps),
         tuple(question_of(step, results[step.id]) for step in asking),
         _to_allow(satchel, unfinished_plan(report), shared=shared) if asking or alone else "",
         retry_preview(satchel, report, shared=shared)
-        if over and report.state != "damaged"
+        if over and report.state not in {"done", "damaged"}
         else None,
+        tuple(
+            (step.id, title_of(step), render(error.message), people_hint(step, error))
+            for step in steps
+            if results[step.id].state == "failed" and (error := results[step.id].error) is not None
+        ),
         over,
         alone and not shared and not on,
-        _who_works(satchel, report, shared=shared) if alone and not on else "",
-        last_event_time(report) if report.state == "running" else 0.0,
+        _who_works(satchel, report) if alone and not on else "",
         time.time(),
         0 < len(steps) <= MAX_STEPS_DRAWN,
     )
@@ -415,12 +390,27 @@ def last_steps(plan: Plan) -> list[str]:
     return [step.id for step in plan.steps if step.id not in needed]
 
 
-def result_step(report: GoalReport) -> str:
-    """Return the step whose output is the result of the goal; empty until it is done."""
-    if report.state != "done":
-        return ""
-    last = last_steps(report.plan)
-    return next((step.id for step in reversed(order(report.plan)) if step.id in last), "")
+def people_hint(step: Step, error: StepError) -> str:
+    """Return the hint of a failed step for people."""
+    told = isinstance(error.hint, Message) and error.hint.people
+    if step.action_type == "tool" and error.code in _ARGUMENT_ERRORS and not told:
+        return say("Check the arguments of this step")
+    return render(error.hint)
+
+
+async def results_of(
+    report: GoalReport, artifacts: Artifacts
+) -> list[tuple[str, str, OutputShown]]:
+    """Return id, title and output of the last steps of a goal that has ended."""
+    if report.state not in OVER:
+        return []
+    last = [step for step in order(report.plan) if step.id in last_steps(report.plan)]
+    found = [
+        (step.id, title_of(step), await _output(report.steps[step.id], artifacts, whole=False))
+        for step in last[-MAX_RESULTS_SHOWN:]
+        if report.steps[step.id].state == "done"
+    ]
+    return [(name, title, shown) for name, title, shown in found if shown is not None]
 
 
 def _step_row(step: Step, result: StepResult, needs: tuple[str, ...]) -> StepRow:
@@ -433,8 +423,9 @@ def _step_row(step: Step, result: StepResult, needs: tuple[str, ...]) -> StepRow
     else:
         taken = ""
     since = result.started if result.state == "running" else 0.0
-    title = " ".join((step.title or step.id).split())
-    return StepRow(step.id, title, kind_of(step), state_of(result.state), taken, since, needs)
+    return StepRow(
+        step.id, title_of(step), kind_of(step), state_of(result.state), taken, since, needs
+    )
 
 
 def retry_preview(
@@ -458,44 +449,26 @@ def _to_allow(satchel: Satchel, plan: Plan, *, shared: bool) -> str:
     return "" if step is None else step.tool
 
 
-def _who_works(satchel: Satchel, report: GoalReport, *, shared: bool) -> str:
+def _who_works(satchel: Satchel, report: GoalReport) -> str:
     """How to continue a goal that no process runs."""
     if report.engine == "local":
         return ""
     left = unfinished_plan(report)
     yes = " --allow-tools" if first_unapproved(satchel, left.steps) is not None else ""
-    command = f"satchel worker --engine {report.engine}{yes}"
-    if shared:
-        return say("Workers do the steps. Start one with `{command}`", command=command)
-    return say("It waits for a worker: `{command}`", command=command)
-
-
-def command_of(report: GoalReport, verb: str, *words: str) -> str:
-    """Return the equivalent terminal command."""
-    return " ".join(("satchel goal", verb, report.id, *words, "--engine", report.engine))
+    command = f"satchel goal worker --engine {report.engine}{yes}"
+    return say("Waiting for a worker: `{command}`", command=command)
 
 
 MAX_OUTPUT_CHARS = 6_000
 MAX_WHOLE_OUTPUT_CHARS = 200_000
 MAX_ARTIFACT_BYTES = 4_000_000
 """A larger output is left to the terminal."""
-_JSON = re.compile(
-    r'(?P<key>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<text>"(?:[^"\\]|\\.)*")'
-    r"|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)"
-)
-
-
-class OutputToken(NamedTuple):
-    """A part of a text. Its kind is empty, `key`, `text`, `number` or `word`."""
-
-    kind: str
-    text: str
 
 
 class OutputShown(NamedTuple):
     """The output of a step, as far as it is shown."""
 
-    tokens: tuple[OutputToken, ...]
+    text: str
     is_json: bool
     size: int
     """Characters, or bytes of an artifact."""
@@ -532,7 +505,7 @@ class StepView(NamedTuple):
     needs: tuple[str, ...]
     feeds: tuple[str, ...]
     prompt: tuple[FilledText, ...]
-    arguments: tuple[OutputToken, ...]
+    arguments: str
     output: OutputShown | None
     asked: str
     again: RetryPreview | None
@@ -567,10 +540,7 @@ async def step_of(
 
     step = next((one for one in report.plan.steps if one.id == name), None)
     if step is None:
-        raise NotFound(
-            say("Goal `{goal}` has no step `{step}`", goal=report.id, step=name),
-            say("Look at the goal for its steps"),
-        )
+        raise NotFound(say("Goal `{goal}` has no step `{step}`", goal=report.id, step=name))
     result = report.steps[name]
     given = await _output(result, artifacts, whole=whole) if result.state == "done" else None
     return await asyncio.to_thread(_view, satchel, report, step, given, shared=shared)
@@ -584,7 +554,7 @@ def _view(
     may_retry = report.state in (OVER | {"asking"}) - {"damaged"}
     return StepView(
         step.id,
-        " ".join((step.title or step.id).split()),
+        title_of(step),
         kind_of(step),
         state_of(result.state),
         result.attempts,
@@ -597,11 +567,11 @@ def _view(
         result.tools,
         tuple(map(render, result.notes)),
         "" if result.error is None else render(result.error.message),
-        "" if result.error is None else render(result.error.hint),
+        "" if result.error is None else people_hint(step, result.error),
         needs[step.id],
         tuple(dependents_of(needs)[step.id]),
         tuple(_short(filled_pieces(step.prompt, values))) if step.prompt else (),
-        tokens_of(_pretty(_filled(step.arguments, values)))[0] if step.arguments else (),
+        _pretty(_filled(step.arguments, values))[:MAX_OUTPUT_CHARS] if step.arguments else "",
         output,
         str(preview_of(result.output) or "") if result.state == "asking" else "",
         retry_preview(satchel, report, shared=shared, from_step=step.id) if may_retry else None,
@@ -666,37 +636,19 @@ async def _output(result: StepResult, artifacts: Artifacts, *, whole: bool) -> O
         if not whole:
             fields = output.get("fields")
             text = str(output.get("head", "")) if fields is None else _pretty(fields)
-            tokens, _ = tokens_of(text, plain=fields is None)
             return OutputShown(
-                tokens, fields is not None, size, cut=True, more=size <= MAX_ARTIFACT_BYTES
+                text[:MAX_OUTPUT_CHARS],
+                fields is not None,
+                size,
+                cut=True,
+                more=size <= MAX_ARTIFACT_BYTES,
             )
         if size > MAX_ARTIFACT_BYTES:
-            head, _ = tokens_of(str(output.get("head", "")), plain=True)
+            head = str(output.get("head", ""))[:MAX_OUTPUT_CHARS]
             return OutputShown(head, is_json=False, size=size, cut=True, more=False)
         output = await load(output, artifacts)
     is_json = not isinstance(output, str)
     text = _pretty(output) if is_json else output
-    tokens, cut = tokens_of(
-        text, MAX_WHOLE_OUTPUT_CHARS if whole else MAX_OUTPUT_CHARS, plain=not is_json
-    )
-    return OutputShown(tokens, is_json, len(text), cut, more=cut and not whole)
-
-
-def tokens_of(
-    text: str, most: int = MAX_OUTPUT_CHARS, *, plain: bool = False
-) -> tuple[tuple[OutputToken, ...], bool]:
-    """Split JSON into tokens for colouring; the flag tells whether text was cut."""
+    most = MAX_WHOLE_OUTPUT_CHARS if whole else MAX_OUTPUT_CHARS
     cut = len(text) > most
-    text = text[:most]
-    if plain:
-        return (OutputToken("", text),), cut
-    found: list[OutputToken] = []
-    at = 0
-    for match in _JSON.finditer(text):
-        if match.start() > at:
-            found.append(OutputToken("", text[at : match.start()]))
-        found.append(OutputToken(match.lastgroup or "", match[0]))
-        at = match.end()
-    if at < len(text):
-        found.append(OutputToken("", text[at:]))
-    return tuple(found), cut
+    return OutputShown(text[:most], is_json, len(text), cut, more=cut and not whole)

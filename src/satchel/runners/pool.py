@@ -197,10 +197,11 @@ _FILE_FIRST = re.compile(
     re.IGNORECASE,
 )
 """Go and the shell: the path, then the reason."""
-_READ_ONLY = re.compile(r"read-only file system|EROFS", re.IGNORECASE)
-_NO_RIGHT = re.compile(r"permission denied|EACCES", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|ENOSPC|file too large|EFBIG", re.IGNORECASE)
-_OPERATION = re.compile(r"operation not permitted|\bEPERM\b", re.IGNORECASE)
+_OPERATION = re.compile(
+    r"operation not permitted|\bEPERM\b|read-only file system|EROFS|permission denied|EACCES",
+    re.IGNORECASE,
+)
 
 
 def seen_denials(
@@ -217,7 +218,7 @@ def seen_denials(
         text = text[:_MAX_SEARCHED_CHARS] + "\n" + text[-_MAX_SEARCHED_CHARS:]
     found: dict[str, None] = {}
     if exit_code == _SIGSYS:
-        found[say("system call: it was ended for a call in another architecture's numbers")] = None
+        found[_refused("SIGSYS")] = None
     if not permissions.network and (match := _NETWORK.search(text)):
         seen = match.group()
         found[say("network: `{seen}`; it is not declared in skill.yaml (`network: true`)",
@@ -225,22 +226,19 @@ def seen_denials(
     for pattern in (_FILE, _FILE_FIRST):
         for match in pattern.finditer(text):
             path = match["path"].rstrip(" .,)")
-            found[_file_denial(path, match["why"], permissions, folder, tier)] = None
+            found[_file_denial(path, match["why"], permissions, folder)] = None
             if len(found) >= _MAX_DENIALS:
                 break
-    if not (_FILE.search(text) or _FILE_FIRST.search(text)) and _READ_ONLY.search(text):
-        found[say("files: something was written where only reading is allowed")] = None
-    elif not found and tier == "landlock" and permissions.guard and _NO_RIGHT.search(text):
-        found[
-            say("files: something was refused in the workspace; {limit}", limit=_landlock_limit())
-        ] = None
     if match := _FULL.search(text):
         found[say("size: `{seen}`; the scratch folder and each file have a limit",
                   seen=match.group())] = None  # fmt: skip
     if not found and (match := _OPERATION.search(text)):
-        found[say("operation: `{seen}`; the sandbox answers so to calls that no tool needs",
-                  seen=match.group())] = None  # fmt: skip
+        found[_refused(match.group())] = None
     return tuple(found)[:_MAX_DENIALS]
+
+
+def _refused(seen: str) -> str:
+    return say("operation: `{seen}`; the sandbox refused it", seen=seen)
 
 
 def with_denials(request: RunRequest, result: RunResult) -> RunResult:
@@ -252,9 +250,7 @@ def with_denials(request: RunRequest, result: RunResult) -> RunResult:
     return result._replace(denied=found) if found else result
 
 
-def _file_denial(
-    path: str, why: str, permissions: ProgramPermissions, folder: str, tier: Tier
-) -> str:
+def _file_denial(path: str, why: str, permissions: ProgramPermissions, folder: str) -> str:
     # The path comes from the program: it is named, never accessed.
     place = os.path.normpath(path)
     if folder and is_inside(place, folder):
@@ -262,13 +258,6 @@ def _file_denial(
                    path=path, why=why)  # fmt: skip
     workspace = permissions.workspace
     if workspace and is_inside(place, os.path.realpath(workspace)):
-        if (
-            permissions.writable
-            and tier == "landlock"
-            and not any(is_inside(place, one) for one in permissions.guard)
-        ):
-            limit = _landlock_limit()
-            return say("files: `{path}`: {why}; {limit}", path=path, why=why, limit=limit)
         if permissions.writable:
             return say("files: `{path}`: {why}; git, skills and settings in the workspace are "
                        "read-only", path=path, why=why)  # fmt: skip
@@ -276,12 +265,6 @@ def _file_denial(
                    path=path, why=why)  # fmt: skip
     return say("files: `{path}`: {why}; it is outside of what the skill may see",
                path=path, why=why)  # fmt: skip
-
-
-def _landlock_limit() -> str:
-    return say("in the tier `landlock` nothing is made, renamed or removed directly in a folder "
-               "that holds `.git`, skills or settings: write to a folder beside them, or install "
-               "bubblewrap")  # fmt: skip
 
 
 # --- workers ------------------------------------------------------------------------------
@@ -369,8 +352,8 @@ MAX_IDLE_PER_SLOT = 4
 _SWEEP_INTERVAL_S = 5.0
 _HOSTS = {"timeout": 0.0, "reply": 0, "output": 0, "stderr": 0}
 _REFUSED = {
-    "cancelled": Message("the call was taken back before its turn came"),
-    "closed": Message("the pool is closed"),
+    "cancelled": Message("the call was taken back"),
+    "closed": Message("the call was taken back"),
 }
 
 
@@ -413,12 +396,12 @@ class Pool:
         """Set up; nothing is started yet.
 
         Args:
-            settings: `tool_processes` and those of the sandbox.
+            settings: `tools.processes` and `sandbox`.
             tier: the sandbox of every program, instead of the settings.
             processes: number of concurrent calls, instead of the setting.
             trace: records workers that ended by themselves.
         """
-        slots = processes or (settings.tool_processes if settings is not None else 0)
+        slots = processes or (settings.tools.processes if settings is not None else 0)
         self.slots = slots or max(4, 2 * (os.cpu_count() or 1))
         self._settings = settings
         self._trace = trace

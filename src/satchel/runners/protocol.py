@@ -43,7 +43,6 @@ core, where the deadline passes by as much."""
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 16
 """Capacity of a pipe."""
-_SIGXFSZ = 25
 _TAIL_SLACK_BYTES = 1 << 16
 
 
@@ -154,7 +153,11 @@ class _LineExchange:
         if self._read(self.process.stdout):
             early = quote(bytes(self.answer).strip())
             return self._fail(
-                "early-reply", Message("it had written {quote} before it was asked", quote=early)
+                "early-reply",
+                Message(
+                    "it wrote something that is not its reply: {quote}; send it to stderr",
+                    quote=early,
+                ),
             )
         self._write()
         fault, detail = self._exchange_lines()
@@ -163,9 +166,7 @@ class _LineExchange:
         if self.length < 0:
             return self._without_line()
         if self.request:
-            return self._fail(
-                "early-reply", Message("it answered before it had read the whole request")
-            )
+            return self._fail("early-reply", Message("it did not read the whole request"))
         if len(self.answer) > self.length + 1:
             return self._fail(*self._extra_output_fault())
         self._read(self.process.stderr)
@@ -290,7 +291,10 @@ class _LineExchange:
         rest = bytes(self.answer[self.length + 1 :])
         if self.length < 0 or not rest.strip():
             return ""
-        return Message("it wrote more after its reply: {quote}", quote=quote(rest.strip()))
+        return Message(
+            "it wrote something that is not its reply: {quote}; send it to stderr",
+            quote=quote(rest.strip()),
+        )
 
     # --- faults ------------------------------------------------------------------------------
 
@@ -301,7 +305,10 @@ class _LineExchange:
         )
         return wrong or (
             "two-replies",
-            self._extra_output() or Message("it wrote a blank line too many"),
+            self._extra_output()
+            or Message(
+                "it wrote something that is not its reply: {quote}; send it to stderr", quote="``"
+            ),
         )
 
     def _without_line(self) -> ExchangeResult:
@@ -322,17 +329,16 @@ class _LineExchange:
         return bytes(self.answer[: self.limits.raw * 4])
 
     def _fault_of_exit(self, exit_: Exit | None) -> tuple[Fault, str]:
-        if exit_ is None and self._is_unread():
-            return "closed-input", Message("it closed its input before it had read the request")
-        if exit_ is None and self.answer:
-            cut = quote(bytes(self.answer))
-            return "partial-reply", Message(
-                "it closed its output within a line: {quote}", quote=cut
-            )
         if exit_ is None:
-            return "no-reply", Message("it closed its output without a reply")
+            return self._fault_without_reply()
         if exit_.reason in {"", "killed"}:
-            return self._fault_of_status(exit_.code)
+            if exit_.code < 0:
+                ended = Message("it was ended by {signal}", signal=signal_name(-exit_.code))
+                return "crashed", ended
+            if exit_.code > 0:
+                ended = Message("it exited with status {status}", status=exit_.code)
+                return "exit-code", ended
+            return self._fault_without_reply()
         match exit_.reason:
             case "cannot-start":
                 return "cannot-start", exit_.detail
@@ -346,29 +352,17 @@ class _LineExchange:
                     "it started more than {count} processes", count=f"{self.limits.processes:,}"
                 )
             case _:
-                return "crashed", Message("whoever watched over it was killed")
+                return "crashed", Message("its supervisor was killed")
 
-    def _fault_of_status(self, code: int) -> tuple[Fault, str]:
-        wrote = Message("without a reply")
-        if self.answer:
-            count = f"{len(self.answer):,}"
-            wrote = Message("after {count} bytes of an unfinished line", count=count)
-        if code < 0:
-            signal_ = signal_name(-code)
-            return "crashed", Message(
-                "it was ended by {signal} {wrote}", signal=signal_, wrote=wrote
-            )
-        if code > 0:
-            return "exit-code", Message(
-                "it exited with status {status} {wrote}", status=code, wrote=wrote
-            )
+    def _fault_without_reply(self) -> tuple[Fault, str]:
+        """The fault of a program that closed its output, or ended well, without a line."""
         if self._is_unread():
-            return "closed-input", Message(
-                "it did not read the whole request, and ended {wrote}", wrote=wrote
-            )
+            return "closed-input", Message("it did not read the whole request")
         if self.answer:
-            cut = quote(bytes(self.answer))
-            return "partial-reply", Message("it ended {wrote}: {quote}", wrote=wrote, quote=cut)
+            said = quote(bytes(self.answer))
+            return "partial-reply", Message(
+                "it wrote something that is not its reply: {quote}; send it to stderr", quote=said
+            )
         return "no-reply", Message("it ended without a reply")
 
     def _is_unread(self) -> bool:
@@ -385,22 +379,8 @@ class _LineExchange:
         )
 
     def _timeout_detail(self) -> str:
-        if self.answer:
-            so_far = Message(
-                "it had written {count} bytes of an unfinished line", count=f"{len(self.answer):,}"
-            )
-        elif self.request and self.process.stdin >= 0:
-            so_far = Message(
-                "it had not read the last {count} bytes of the request",
-                count=f"{len(self.request):,}",
-            )
-        else:
-            so_far = Message("it had written nothing")
-        return Message(
-            "there was no reply within {seconds} s; {so_far}",
-            seconds=f"{self.limits.timeout:g}",
-            so_far=so_far,
-        )
+        seconds = f"{self.limits.timeout:g}"
+        return Message("there was no reply within {seconds} s", seconds=seconds)
 
     def _fail(self, fault: Fault, detail: str) -> ExchangeResult:
         exit_ = self._end()
@@ -456,7 +436,7 @@ def to_result(
     if fault == "cannot-start" and not detail:
         # The program was never started, so stderr is bwrap's own.
         said = exchanged.stderr.strip().splitlines()
-        detail = said[0] if said else Message("bubblewrap failed")
+        detail = said[0] if said else "bubblewrap"
     raw = exchanged.line or exchanged.wrote
     about = RunResult(
         fault=fault,
@@ -482,9 +462,8 @@ def to_result(
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal, with its usual cause."""
+    """The name of a signal."""
     try:
-        name = signal.Signals(number).name
+        return signal.Signals(number).name
     except ValueError:
-        return Message("signal {number}", number=number)
-    return Message("{name} (a file grew past its limit)", name=name) if number == _SIGXFSZ else name
+        return f"SIG{number}"

@@ -59,19 +59,22 @@ def read_requirements(folder: str) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise BuildFailed(
-            say("`{file}` is not UTF-8", file=REQUIREMENTS), say("Save it as UTF-8")
+            say("`{path}` is not text", path=REQUIREMENTS),
+            say("Save the file as UTF-8 without BOM"),
         ) from exc
     kept, wrong = split_requirements(text)
     if wrong:
-        lines = [say("line {line}: `{text}`", line=line, text=words) for line, words in wrong]
-        raise BuildFailed(
-            say("`{file}` may only name packages", file=REQUIREMENTS) + "\n" + "\n".join(lines),
-            say(
-                "Write `name==version`; options, addresses and paths are refused, "
-                "and your own settings of pip or uv say where packages come from"
-            ),
-        )
+        raise _unpublished([f"{line}: `{words}`" for line, words in wrong])
     return "\n".join(kept)
+
+
+def _unpublished(found: list[str]) -> BuildFailed:
+    return BuildFailed(
+        say("`{file}` may only name published packages", file=REQUIREMENTS)
+        + "\n"
+        + "\n".join(found),
+        say("Addresses, paths and options are refused"),
+    )
 
 
 def split_requirements(text: str) -> tuple[list[str], list[tuple[int, str]]]:
@@ -166,14 +169,12 @@ def _build(
     skill: str,
     progress: Progress,
 ) -> tuple[str, ...]:
-    progress(say("Making a Python environment for `{skill}`", skill=skill))
     home = os.path.join(staging, "env")
     _make_empty(home)
     if wanted:
         _install(builds, base, staging, wanted, skill, progress)
         # The environment is read-only later, and compiling at every start is slow. Not with the
         # environment's own Python: starting it may already run code of a package.
-        progress(say("Compiling the packages of `{skill}`", skill=skill))
         compiling = [base.executable, "-I", "-m", "compileall", "-qq", "-s", staging, "-p", path]
         with suppress(BuildToolFailed):  # some packages ship files for other Pythons
             builds.run([*compiling, home], staging, read=base.read)
@@ -196,7 +197,7 @@ def _install(
     failure = ""
     file = os.path.join(staging, REQUIREMENTS)
     for tool, command, read in _installers(builds, staging):
-        progress(say("Installing the packages of `{skill}` with {tool}", skill=skill, tool=tool))
+        progress(say("Building `{skill}` with {tool}", skill=skill, tool=tool))
         run = partial(
             builds.run,
             staging=staging,
@@ -212,7 +213,7 @@ def _install(
         try:
             if "--hash" not in wanted:  # with hashes it must name every package
                 resolve = _resolve_by_uv if tool == "uv" else _resolve_by_pip
-                _write(file, _check(resolve(run, command, file), skill))
+                _write(file, _check(resolve(run, command, file)))
             run([*command, "install", *_WHEELS, "--no-deps", "--require-hashes", "-r", file])
         except BuildToolFailed as exc:
             named = re.findall(r"^(?:Collecting|Processing) .+", exc.output, re.MULTILINE)
@@ -223,12 +224,14 @@ def _install(
             return
     if not failure:
         raise MissingRuntime(
-            say("`{skill}` needs packages, and there is neither uv nor pip here", skill=skill),
-            say("Run `pip install uv`, or install pip (Debian: `apt install python3-venv`)"),
+            say("`{name}` is not installed", name="uv"),
+            say("Run `{command}`", command="pip install uv"),
         )
     raise BuildFailed(
-        say("The packages of `{skill}` cannot be installed", skill=skill) + f"\n{failure}",
-        say("Check `{file}`; only wheels from a package index are installed", file=REQUIREMENTS),
+        say("`{skill}` cannot be built", skill=skill) + f"\n{failure}",
+        say(
+            "Correct it",
+        ),
     )
 
 
@@ -275,7 +278,7 @@ def _resolve_by_pip(run: Callable[[list[str]], str], command: list[str], file: s
     return "\n".join(lines)
 
 
-def _check(resolved: str, skill: str) -> str:
+def _check(resolved: str) -> str:
     """Check that a resolution has only wheels from an index.
 
     Raises:
@@ -284,11 +287,7 @@ def _check(resolved: str, skill: str) -> str:
     """
     kept, wrong = split_requirements(resolved)
     if wrong:
-        raise BuildFailed(
-            say("`{skill}` needs packages that are not wheels from a package index", skill=skill)
-            + "\n" + "\n".join(f"`{words}`" for _, words in wrong),
-            say("Use releases that do not name their dependencies by address"),
-        )  # fmt: skip
+        raise _unpublished([f"`{words}`" for _, words in wrong])
     return "\n".join(kept)
 
 

@@ -35,9 +35,9 @@ MAX_NESTING_DEPTH = 64
 FIELDS = ("output", "error", "data")
 _KINDS = {
     dict: Message("an object"),
-    list: Message("an array"),
-    str: Message("a string"),
-    bool: Message("a boolean"),
+    list: Message("a list"),
+    str: Message("a text"),
+    bool: Message("true or false"),
 }
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
@@ -148,35 +148,30 @@ def _parse(line: bytes) -> dict[str, Any]:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _Wrong(
-            "bad-utf8",
-            Message(
-                "byte {count} of its reply is not UTF-8 ({reason})",
-                count=f"{error.start + 1:,}",
-                reason=error.reason,
-            ),
+            "bad-utf8", "byte {count} of its reply is not UTF-8", count=f"{error.start + 1:,}"
         ) from None
     text = text.removeprefix("\ufeff")
     if not text.strip():
-        raise _Wrong("not-json", "its reply is an empty line")
+        raise _not_json("an empty line")
     _check_depth(text)
     try:
         value: object = _decode(text)
     except json.JSONDecodeError as error:
         raise _Wrong("not-json", _where(text, error)) from None
     except (ValueError, RecursionError):
-        raise _Wrong("not-json", "its reply holds a number with too many digits") from None
+        raise _not_json("a number with too many digits") from None
     if not isinstance(value, dict):
         raise _Wrong("not-an-object", "its reply is {kind}, not an object", kind=_kind(value))
     fields = cast("dict[str, Any]", value)
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
         raise _Wrong(
-            "wrong-fields", "its reply has the unknown field `{name}`", name=_plain(unknown[0])
+            "wrong-fields", "its reply has a wrong field, `{name}`", name=_plain(unknown[0])
         )
     if "output" not in fields and "error" not in fields:
         raise _Wrong("wrong-fields", "its reply has neither `output` nor `error`")
     if not isinstance(fields.get("data"), (dict, NoneType)):
-        raise _Wrong("wrong-fields", "`data` is {kind}, not an object", kind=_kind(fields["data"]))
+        raise _wrong_kind("data", fields["data"], dict)
     if _HALF.search(text):
         fields = cast("dict[str, Any]", _without_surrogates(fields))
     return fields
@@ -187,10 +182,17 @@ def _text(fields: dict[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _Wrong(
-            "wrong-fields", "`{name}` is {kind}, not a string", name=name, kind=_kind(value)
-        )
+        raise _wrong_kind(name, value, str)
     return value
+
+
+def _wrong_kind(name: str, value: object, wanted: type) -> _Wrong:
+    kinds = {"kind": _kind(value), "wanted": _KINDS[wanted]}
+    return _Wrong("wrong-fields", "`{name}` is {kind}, not {wanted}", name=name, **kinds)
+
+
+def _not_json(reason: str) -> _Wrong:
+    return _Wrong("not-json", "its reply is not JSON: {reason}", reason=reason)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -198,22 +200,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _Wrong("wrong-fields", "its reply has the key `{name}` twice", name=_plain(twice))
+        raise _Wrong("wrong-fields", "its reply has a wrong field, `{name}`", name=_plain(twice))
     return found
 
 
 def _constant(name: str) -> None:
-    raise _Wrong("not-json", "its reply holds `{word}`, which is not JSON", word=name)
+    raise _not_json(f"`{name}`")
 
 
 def _float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
-        raise _Wrong(
-            "not-json",
-            "its reply holds the number `{digits}`, which is too large",
-            digits=digits[:40],
-        )
+        raise _not_json(f"`{digits[:40]}`")
     return value
 
 
@@ -223,7 +221,7 @@ def _check_depth(text: str) -> None:
     outside = _STRING.sub("", text).partition('"')[0]  # without a string that is cut in two
     steps = array("b", outside.encode().translate(_STEPS, _OTHERS))
     if max(accumulate(steps), default=0) > MAX_NESTING_DEPTH:
-        raise _Wrong("not-json", "its reply is nested deeper than {count}", count=MAX_NESTING_DEPTH)
+        raise _not_json(f"nested deeper than {MAX_NESTING_DEPTH}")
 
 
 def _without_surrogates(value: object) -> object:
@@ -246,12 +244,8 @@ def _where(text: str, error: json.JSONDecodeError) -> str:
     if text.lstrip().startswith("{") and error.pos >= len(text.rstrip()):
         return Message("its reply is spread over several lines; write it in one")
     near = text[max(0, error.pos - 20) : error.pos + 20]
-    return Message(
-        "its reply is not JSON: {reason} at character {count}: {quote}",
-        reason=error.msg,
-        count=f"{error.pos + 1:,}",
-        quote=quote(near.encode()),
-    )
+    reason = f"{error.msg} at character {error.pos + 1:,}: {quote(near.encode())}"
+    return Message("its reply is not JSON: {reason}", reason=reason)
 
 
 def _stray(line: bytes) -> str:

@@ -24,51 +24,20 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill.manifest import ToolManifest
 
-_MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "riscv64": 243, "i686": 3}
-"""`e_machine` of ELF files by `platform.machine`."""
-_KINDS = (
-    (b"\x7fELF", "Linux"),
-    (b"MZ", "Windows"),
-    (b"\xcf\xfa\xed\xfe", "macOS"),
-    (b"\xca\xfe\xba\xbe", "macOS"),
-)
-
 
 def _prepare_binary(folder: str, entry: str) -> Program:
     """The program of a prebuilt binary.
 
     Raises:
-        BuildFailed: it is not executable, or was built for another system.
+        BuildFailed: it is not executable.
     """
     path = os.path.join(folder, *entry.split("/"))
-    _check_system(folder, entry)
     if not os.access(path, os.X_OK):
         raise BuildFailed(
             say("`{entry}` may not be executed", entry=entry),
-            say("Run `chmod +x {path}`", path=path),
+            say("Run `{command}`", command=f"chmod +x {path}"),
         )
     return Program(argv=(path,), folder=folder, runtime="binary")
-
-
-def _check_system(folder: str, entry: str) -> None:
-    import platform
-    import sys
-
-    head = read_inside(folder, entry, only=20) or b""
-    here = {"linux": "Linux", "win32": "Windows", "darwin": "macOS"}.get(sys.platform, "")
-    built = next((name for magic, name in _KINDS if head.startswith(magic)), here)
-    expected = _MACHINES.get(platform.machine().lower())
-    machine = int.from_bytes(head[18:20], "little")
-    if here and built != here:
-        found = built
-    elif built == "Linux" and head[:4] == b"\x7fELF" and expected and machine != expected:
-        found = next((name for name, code in _MACHINES.items() if code == machine), str(machine))
-    else:
-        return
-    raise BuildFailed(
-        say("`{entry}` was built for {system}, not for this machine", entry=entry, system=found),
-        say("Build it here, or ship it as `runtime: go` so that Satchel builds it"),
-    )
 
 
 class _PreparedProgram(NamedTuple):
@@ -87,6 +56,7 @@ class Runtimes:
         cache: Satchel's cache folder; builds are below `runtimes` there.
         env: The environment to find tools in; the process's own when None.
         settings: Settings of the sandbox for builds; loaded when None.
+        tier: The sandbox of every build, instead of the settings.
     """
 
     def __init__(
@@ -94,10 +64,12 @@ class Runtimes:
         cache: str,
         env: Mapping[str, str] | None = None,
         settings: Settings | None = None,
+        tier: Tier | None = None,
     ) -> None:
         self._folder = os.path.join(cache, "runtimes") if cache else ""
         self._env = env
         self._settings = settings
+        self._tier: Tier | None = tier
         self._kept: dict[tuple[str, str, str], _PreparedProgram] = {}
 
     def prepare(
@@ -138,7 +110,7 @@ class Runtimes:
             digest = digest or digest_files(folder, list_files(folder))
         except OSError as exc:
             raise BuildFailed(
-                say("`{folder}` cannot be read: {reason}", folder=folder, reason=exc.strerror)
+                say("`{path}` cannot be read: {reason}", path=folder, reason=exc.strerror)
             ) from exc
         kept = self._kept.get(place)
         if (
@@ -150,7 +122,7 @@ class Runtimes:
         builds = BuildCache(
             self._folder,
             self._env,
-            choose=partial(_choose, self._settings, own=own),
+            choose=partial(self._choose, own=own),
             confirm=confirm,
             cancel=cancel,
             seconds=seconds,
@@ -162,11 +134,11 @@ class Runtimes:
         except OSError as exc:
             raise BuildFailed(
                 say(
-                    "`{skill}` cannot be prepared: {reason}",
-                    skill=os.path.basename(folder),
+                    "`{path}` cannot be used: {reason}",
+                    path=exc.filename or self._folder,
                     reason=exc.strerror or str(exc),
                 ),
-                say("Look at `{path}`", path=exc.filename or self._folder),
+                say("Check the permissions"),
             ) from exc
         program = program._replace(key=_digest(*program, digest))
         if confirm is not None:
@@ -175,14 +147,20 @@ class Runtimes:
         self._kept[place] = _PreparedProgram(program, digest, seen)
         return program
 
+    def _choose(self, *, own: bool) -> Tier:
+        from satchel.runners.tiers import choose_tier
+        from satchel.settings import load_settings
+
+        return self._tier or choose_tier(self._settings or load_settings(), own=own)
+
 
 def _prepare(
     builds: BuildCache, folder: str, manifest: ToolManifest, progress: Callable[[str], None]
 ) -> tuple[Program, tuple[str, ...]]:
     if read_inside(folder, manifest.entry, only=0) is None:
         raise BuildFailed(
-            say("`{entry}` is not in the skill's folder", entry=manifest.entry),
-            say("`entry` in `skill.yaml` names the program's file"),
+            say("There is no `{path}`", path=manifest.entry),
+            say("Add the file, or correct the path"),
         )
     if manifest.runtime == "python":
         from satchel.runners import python
@@ -199,10 +177,3 @@ def _prepare(
 
         return go.prepare(builds, folder, manifest.entry, progress)
     return _prepare_binary(folder, manifest.entry), ()
-
-
-def _choose(settings: Settings | None, *, own: bool) -> Tier:
-    from satchel.runners.tiers import choose_tier
-    from satchel.settings import load_settings
-
-    return choose_tier(settings or load_settings(), own=own)

@@ -1,6 +1,6 @@
 """Static security scan of skills: findings, an inventory, and what could not be scanned.
 
-rules/                 every rule as data: what, why, fix, and its patterns
+rules/                 every rule as data: what it finds, its patterns, and the advice per file
 rules.py               loads the rules
 scan.py                a tree of files -> ScanReport; binaries and disguised files
 report.py              Finding, Inventory, ScanReport; SARIF

@@ -192,7 +192,6 @@ def _rule(rule: ScanRule) -> dict[str, Any]:
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.what},
-        "fullDescription": {"text": rule.why},
         "help": {"text": rule.fix},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"tags": ["security", *classes], "security-severity": _SCORES[rule.severity]},

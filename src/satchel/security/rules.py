@@ -73,11 +73,9 @@ class ScanRule(NamedTuple):
     id: str
     severity: Severity
     what: str
-    """What the skill does, in one sentence."""
-    why: str
-    """Why that matters."""
+    """What was found."""
     fix: str
-    """What to do, in the imperative."""
+    """What to do: the same for all rules of a file and severity."""
     owasp: tuple[str, ...] = ()
     engine: str = "text"
     where: frozenset[str] = frozenset()
@@ -104,21 +102,21 @@ def _read() -> dict[str, ScanRule]:
         with open(os.path.join(folder, name), "rb") as file:
             table = tomllib.load(file)
         for row in table["rule"]:
-            rule = _rule(row, os.path.splitext(name)[0], table.get("fragments", {}))
+            rule = _rule(row, os.path.splitext(name)[0], table)
             if rule.id in rules:
                 raise ValueError(f"two rules are called {rule.id}")
             rules[rule.id] = rule
     return rules
 
 
-def _rule(row: Mapping[str, Any], engine: str, fragments: Mapping[str, str]) -> ScanRule:
+def _rule(row: Mapping[str, Any], engine: str, table: Mapping[str, Any]) -> ScanRule:
+    fragments = table.get("fragments", {})
     kinds = (part for word in row.get("where", ()) for part in _GROUPS.get(word, (word,)))
     return ScanRule(
         id=row["id"],
         severity=row["severity"],
         what=row["what"],
-        why=row["why"],
-        fix=row["fix"],
+        fix=table["block_fix" if row["severity"] == "block" else "fix"],
         owasp=tuple(row["owasp"]),
         engine=row.get("engine", engine),
         where=frozenset(kinds),
@@ -205,15 +203,9 @@ def text_rules() -> tuple[ScanRule, ...]:
 
 
 @cache
-def every_word() -> tuple[str, ...]:
-    """The words of `needs` and `also` of all text rules."""
-    return tuple(sorted({word for rule in text_rules() for word in (*rule.needs, *rule.also)}))
-
-
-@cache
 def words_of_rules() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """`every_word` in three parts: ASCII without a space, ASCII with a space, not ASCII."""
-    words = every_word()
+    """The words of text rules in three parts: ASCII without a space, with a space, not ASCII."""
+    words = sorted({word for rule in text_rules() for word in (*rule.needs, *rule.also)})
     return (
         tuple(word for word in words if word.isascii() and " " not in word),
         tuple(word for word in words if word.isascii() and " " in word),

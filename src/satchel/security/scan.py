@@ -114,7 +114,7 @@ def inspect_binary(path: str, data: bytes) -> Binary | None:
     """Findings by the signature of a file; None when it may be text."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix in _BYTECODE:
-        return Binary((Finding("bytecode", path),), Message("bytecode is not read"))
+        return Binary((Finding("bytecode", path),), Message("it is not text"))
     kind = _kind(data)
     if kind == "":
         if suffix == ".tar" or data[257:262] == b"ustar":
@@ -183,12 +183,10 @@ def _zip(path: str, suffix: str, data: bytes) -> Iterator[Finding]:
 
 
 def _unscanned_reason(suffix: str, kind: str) -> str:
-    if kind == "program":
-        return Message("a compiled program is not read")
     if kind == "archive" or (kind == "zip" and suffix not in _OFFICE):
-        return Message("an archive inside a skill is not opened")
-    if kind == "" and suffix not in _MEDIA:
-        return Message("it is neither text nor a kind of file that is known")
+        return Message("it is an archive")
+    if kind == "program" or (kind == "" and suffix not in _MEDIA):
+        return Message("it is not text")
     return ""
 
 
@@ -332,7 +330,7 @@ def scan_tree(
             skill.budget.check()
             _scan_file(skill, tree, file, yara)
         except OutOfTime:
-            skill.unscanned.append((file.path, Message("there was no time left")))
+            skill.unscanned.append((file.path, Message("the scan took too long")))
         except (OSError, SatchelError) as exc:
             reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
             skill.unscanned.append(
@@ -379,7 +377,10 @@ def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile, yara: Yara | None)
     data = _read(tree, file.path)
     if len(data) > _MAX_FILE_BYTES:
         skill.unscanned.append(
-            (file.path, Message("it is larger than {size} MiB", size=_MAX_FILE_BYTES >> 20))
+            (
+                file.path,
+                Message("only its first {size} MiB are scanned", size=_MAX_FILE_BYTES >> 20),
+            )
         )
         data = data[:_MAX_FILE_BYTES]
     seen = [*yara.scan(file.path, data)] if yara is not None else []
@@ -396,13 +397,13 @@ def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile, yara: Yara | None)
         skill.unscanned.append(
             (
                 file.path,
-                Message("only its first {size} MiB are read as text", size=_MAX_TEXT_BYTES >> 20),
+                Message("only its first {size} MiB are scanned", size=_MAX_TEXT_BYTES >> 20),
             )
         )
         data = data[:_MAX_TEXT_BYTES]
     text, whole = _decoded(data)
     if not whole:
-        skill.unscanned.append((file.path, Message("it is not all text")))
+        skill.unscanned.append((file.path, Message("it is not text")))
     kind = kind_of(file.path, text[:200])
     if is_program(file.path, kind) or (file.mode == "program" and kind != "markdown"):
         skill.inventory.programs.add(file.path)
@@ -440,7 +441,7 @@ def _scan_text(skill: _SkillScan, path: str, text: str, kind: str, seen: list[Fi
     try:
         findings += find_patterns(path, (*regions, *inner), lowered, skill.budget)
     except TooDense:
-        skill.unscanned.append((path, Message("one word is repeated too often")))
+        skill.unscanned.append((path, Message("the scan took too long")))
     skill.findings += _limit_per_rule(findings)
 
 
@@ -459,17 +460,18 @@ def _scan_python(
     skill: _SkillScan, path: str, region: Region, findings: list[Finding]
 ) -> Iterator[Region]:
     """Scan Python code; yields the commands that it passes to a shell."""
+    unparsed = (path, Message("it cannot be parsed as Python"))
     if len(region.text) > python_analysis.MAX_MODULE_CHARS:
-        skill.unscanned.append((path, Message("it is too long to be read as Python")))
+        skill.unscanned.append(unparsed)
         return
     try:
         module = python_analysis.read_python(path, region, skill.budget)
     except (RecursionError, MemoryError):
-        skill.unscanned.append((path, Message("it is nested too deeply to be read as Python")))
+        skill.unscanned.append(unparsed)
         return
     if module is None:
         if region.script:
-            skill.unscanned.append((path, Message("it is not Python that can be read")))
+            skill.unscanned.append(unparsed)
         yield region._replace(kind="plain")
         return
     for found in module.findings:

@@ -18,8 +18,7 @@ from satchel._unicode import BIDI_CONTROLS, LATIN_LOOKALIKES, VARIATION_SELECTOR
 from satchel.security.instruction_rules import downgrade, is_example
 from satchel.security.regions import PROGRAMS, Region
 from satchel.security.report import Finding
-from satchel.security.rules import every_word, text_rules, words_of_rules
-from satchel.security.yara import word_finder
+from satchel.security.rules import text_rules, words_of_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -342,7 +341,7 @@ class TooDense(Exception):
 
 def find_patterns(
     path: str, regions: Sequence[Region], lowered: str, budget: TimeBudget
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """The findings of the text rules in a file.
 
     Args:
@@ -355,12 +354,6 @@ def find_patterns(
         OutOfTime: the time budget is exceeded.
         TooDense: the words of a rule are repeated too often.
     """
-    return [*_find(path, regions, lowered, budget)]
-
-
-def _find(
-    path: str, regions: Sequence[Region], lowered: str, budget: TimeBudget
-) -> Iterator[Finding]:
     present = _present(lowered)
     rules = [
         (rule, present.intersection(rule.needs), present.intersection(rule.also))
@@ -368,8 +361,6 @@ def _find(
         if (not rule.needs or not present.isdisjoint(rule.needs))
         and (not rule.also or not present.isdisjoint(rule.also))
     ]
-    if not rules:
-        return
     by_kind: dict[str, tuple[list[tuple[ScanRule, set[str], set[str]]], list[str]]] = {}
     for region in regions:
         kind = region.kind
@@ -393,9 +384,6 @@ def _find(
 
 def _present(lowered: str) -> set[str]:
     """The words of rules in a text."""
-    finder = word_finder(every_word())
-    if finder is not None:
-        return finder.present(lowered)
     plain, spaced, foreign = words_of_rules()
     # Each word once: pages repeat their words.
     once = " ".join(set(lowered.split()))

@@ -2,7 +2,7 @@
 
 The built-in rules are compiled once. A rule `encoded_shell` is `encoded-shell` in reports; its
 sentences are in `rules/yara.toml`. Rules of a user's file are named `yara:<name>` and take
-`severity`, `what`, `why` and `fix` from their `meta`.
+`severity`, `what` and `fix` from their `meta`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _FILE_TIMEOUT_S = 5
-_WORDS = "rule words {{ strings: {} condition: any of them }}"
 _MAX_RULE_FILE_BYTES = 4 << 20
 _loaded: dict[tuple[str, ...], Yara | None] = {}
 _loading = threading.Lock()
@@ -94,42 +92,6 @@ class Yara:
             yield Finding(name, path, line, " ".join(text.split()))
 
 
-class Words:
-    """Searches for many words at once, which is far faster than one by one."""
-
-    def __init__(self, module: Any, words: tuple[str, ...]) -> None:
-        names = {f"$w{at}": word for at, word in enumerate(words)}
-        lines = (f"{name} = {{ {word.encode().hex(' ')} }}" for name, word in names.items())
-        self._names = names
-        rules = module.compile(_WORDS.format(" ".join(lines)))
-
-        def make() -> Any:
-            scanner = module.Scanner(rules)
-            scanner.max_matches_per_pattern(1)
-            return scanner
-
-        self._scanner = PerThread(make)
-
-    def present(self, text: str) -> set[str]:
-        """The words in `text`, which is in lower case."""
-        found = self._scanner.get().scan(text.encode("utf-8", "replace")).matching_rules
-        names = self._names
-        return {names[one.identifier] for rule in found for one in rule.patterns if one.matches}
-
-
-def word_finder(words: tuple[str, ...]) -> Words | None:
-    """A word finder; None when YARA is not installed."""
-    # Under the lock: a second instance would release the first thread's scanner.
-    with _loading:
-        return _finder(words)
-
-
-@cache
-def _finder(words: tuple[str, ...]) -> Words | None:
-    module = available("yara_x")
-    return None if module is None else Words(module, words)
-
-
 def load_rules(files: tuple[str, ...]) -> Yara | None:
     """Load the built-in rules and those of `files`; None when YARA is not installed.
 
@@ -165,7 +127,7 @@ def _compiled(module: Any, files: tuple[str, ...]) -> Callable[[], Any]:
         except (module.CompileError, UnicodeDecodeError) as exc:
             first = str(exc).strip().splitlines()[0]
             raise InvalidInput(
-                f"`{path}` is not made of YARA rules: {first}", "Correct the file"
+                f"`{path}` is not made of YARA rules: {first}", "Correct it"
             ) from exc
     rules = compiler.build()
     for rule in rules:
@@ -188,7 +150,6 @@ def _user_rule(rule: Any) -> ScanRule:
         id=f"yara:{rule.identifier}",
         severity=severity if severity in SEVERITIES else "review",
         what=str(meta.get("what") or meta.get("description") or rule.identifier),
-        why=str(meta.get("why", "A rule of your own says so.")),
-        fix=str(meta.get("fix", "Look at the file")),
+        fix=str(meta.get("fix", "Check that this is intended")),
         engine="yara",
     )

@@ -7,7 +7,7 @@ the skill changed on disk or its text was trimmed from the history.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.catalogue.render import clean, xml_text, xml_value
 from satchel.envelope import answer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from satchel.tools.skill_tool import LoadedSkill
 
 STATE_VERSION = 1
-_KEYS = {"version", "filters", "tools", "ask", "changes", "stack", "loaded", "told"}
+_KEYS = {"version", "filters", "tools", "ask", "stack", "loaded", "told"}
 
 
 class StateLimits(NamedTuple):
@@ -37,7 +37,6 @@ class StateLimits(NamedTuple):
     within: list[list[str]]
     """Lists of tool patterns; each list must cover a call."""
     ask: list[str]
-    changes: Literal["tail", "rebuild"]
     stack: tuple[str, ...]
 
 
@@ -47,7 +46,7 @@ def state_limits(state: Any) -> StateLimits:
     Raises:
         InvalidInput: `Session.dump` did not return this state.
     """
-    if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != _KEYS:
+    if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) - {"changes"} != _KEYS:
         raise bad_state("state")
     table = cast("dict[str, Any]", state)
     if table["version"] != STATE_VERSION:
@@ -58,13 +57,10 @@ def state_limits(state: Any) -> StateLimits:
     ]
     if any(len(pair) != 2 for pair in filters):
         raise bad_state("filters")
-    if table["changes"] not in ("tail", "rebuild"):
-        raise bad_state("changes")
     return StateLimits(
         filters,
         [checked_list(one, "tools", str) for one in checked_list(table["tools"], "tools", list)],
         checked_list(table["ask"], "ask", str),
-        table["changes"],
         tuple(checked_list(table["stack"], "stack", str)),
     )
 
@@ -317,7 +313,7 @@ class LoadedSkills:
         if stamp == held.stamp:
             return False
         try:
-            document = self._library.seals.read(skill)
+            document = self._library.integrity.read(skill)
         except SatchelError:
             return True
         if document_digest(document) != held.digest:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from satchel.envelope import failure
-from satchel.i18n import Message, listed, say
+from satchel.i18n import Message, join_names, say
 from satchel.tools.framing import one_line
 from satchel.tools.permission_rules import NOWHERE, as_patterns, decide, may_match_name, names
 from satchel.tools.schema import echo
@@ -52,7 +52,7 @@ class ApprovalRequest(NamedTuple):
     def question(self) -> str:
         """The question for the user."""
         whose = say(" of the skill `{name}`", name=one_line(self.skill, 100)) if self.skill else ""
-        may = say(" It may {deeds}.", deeds=listed(self.reasons)) if self.reasons else ""
+        may = say(" It may {deeds}.", deeds=join_names(self.reasons)) if self.reasons else ""
         return say("Call the tool `{tool}`{whose}?", tool=self.tool, whose=whose) + may
 
 
@@ -303,7 +303,7 @@ class PermissionGate:
             step = "Go on without it, as the skill wants it"
         elif isinstance(reason, str):
             code, message = "PERMISSION_DENIED", f"`{shown}` was not called. {reason}"
-            step = "Call it again" if reason == _CHANGED else "Go on without it, and tell the user"
+            step = "Try again" if reason == _CHANGED else "Go on without it, and tell the user"
         elif callable(self.approve):
             code, message = "PERMISSION_DENIED", f"The user did not agree to call `{shown}`"
             step = "Do not call it again this way: ask what is wanted, or go on without"

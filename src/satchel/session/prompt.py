@@ -1,10 +1,9 @@
 """Builds and freezes the system prompt and tool definitions of a session.
 
 Both stay byte-identical so that the provider's cache holds. They are rebuilt when the tools that
-can be called or their descriptions changed; with the setting `changes = "rebuild"` also when the
-list of skills changed; and when the host asks. Otherwise changes are reported in a notice after the
-next message. A session that has `ReadFile` and not `Skill` gets the catalogue with paths and no
-notices: its prompt is rebuilt when the list changed.
+can be called or their descriptions changed, and when the host asks. Otherwise changes are reported
+in a notice after the next message. A session that has `ReadFile` and not `Skill` gets the catalogue
+with paths and no notices: its prompt is rebuilt when the list changed.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class SessionPrompt:
                     return self._build(snapshot)
                 frozen = self._frozen = frozen._replace(version=version)
             if (
-                (self._settings.changes == "rebuild" or not self._offers(SkillTool.name))
+                not self._offers(SkillTool.name)
                 and snapshot is not self._seen
                 and listed_skills(snapshot) != frozen.rows
             ):
@@ -150,13 +149,12 @@ class SessionPrompt:
         if not self._offers(SkillTool.name):
             return ""
         with self._lock:
-            frozen = self.current(snapshot)
+            self.current(snapshot)
             if snapshot is self._seen:
                 return ""
             self._seen = snapshot
             rows = listed_skills(snapshot)
-            reported = frozen.rows if self._settings.changes == "rebuild" else self._reported
-            found = compare_catalogue(reported or {}, snapshot, self._edited(snapshot))
+            found = compare_catalogue(self._reported or {}, snapshot, self._edited(snapshot))
             self._reported = rows
             text = render_changes(found)
             if text:

@@ -27,7 +27,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from satchel.errors import InvalidInput, SatchelError
-from satchel.library.filtered import FilteredLibrary, filter_library
+from satchel.library.snapshot import Filter
 from satchel.session.loaded_skills import STATE_VERSION, LoadedRecord, LoadedSkills
 from satchel.session.permissions import PermissionGate
 from satchel.session.prompt import SessionPrompt
@@ -103,7 +103,7 @@ class Session:
         settings: Settings,
         *,
         detector: Callable[[], SelectionPipeline],
-        engine: ProgramRunner | None = None,
+        runner: ProgramRunner | None = None,
         gate: PermissionGate | None = None,
         stack: tuple[str, ...] = (),
         loaded: LoadedSkills | None = None,
@@ -112,7 +112,7 @@ class Session:
         self._library = library
         self._settings = settings
         self._detector = detector
-        self._engine = engine
+        self._runner = runner
         self._stack = stack
         self.trace = library.trace
         self._gate = gate or PermissionGate(self.trace)
@@ -131,8 +131,7 @@ class Session:
     def _refresh(self) -> Snapshot:
         with self._lock:
             self._entries = self._stamps()
-            self._library.tools(refresh=True)
-            return self._library.snapshot()
+            return self._library.refresh()
 
     def begin_turn(self) -> None:
         """Begin a turn before `tail` does: search the disk for changes now."""
@@ -321,7 +320,7 @@ class Session:
                     self._settings,
                     trace=self.trace,
                     detector=self._detector,
-                    engine=self._engine,
+                    runner=self._runner,
                 )
             return self._toolset
 
@@ -557,17 +556,11 @@ class Session:
             raise InvalidInput(
                 "The conversation of a sub-agent cannot be kept", "Keep the one that started it"
             )
-        filters: list[list[list[str]]] = []
-        library = self._library
-        while isinstance(library, FilteredLibrary):
-            filters.append([list(library.wanted.include), list(library.wanted.exclude)])
-            library = library.whole
         return {
             "version": STATE_VERSION,
-            "filters": filters,
+            "filters": [[list(one.include), list(one.exclude)] for one in self._library.filters],
             "tools": [list(patterns) for patterns in self._gate.within],
             "ask": list(self._gate.ask),
-            "changes": self._settings.changes,
             "stack": list(self._stack),
             "loaded": self._loaded.dump(),
             "told": self._prompt.dump(),
@@ -611,10 +604,10 @@ class Session:
         loaded: LoadedSkills | None = None,
     ) -> Session:
         return Session(
-            filter_library(self._library, as_patterns(include), as_patterns(exclude)),
+            self._library.filtered(Filter(as_patterns(include), as_patterns(exclude))),
             self._settings,
             detector=self._detector,
-            engine=self._engine,
+            runner=self._runner,
             gate=self._gate.inner(tools, self._forbidden),
             stack=(*self._stack, within) if within else self._stack,
             loaded=loaded,

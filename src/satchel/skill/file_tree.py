@@ -1,6 +1,6 @@
 """The files of a skill and the digest over them.
 
-A `Tree` is a skill's files in a folder, an archive or a git repository. `seal` computes the
+A `Tree` is a skill's files in a folder, an archive or a git repository. `hash_tree` computes the
 digest for locks, accepted risks and signatures. Path and content are hashed with their lengths, so
 that different trees never yield the same input.
 """
@@ -105,7 +105,7 @@ def main_file(names: Iterable[str]) -> str:
     return skill_md_name(names) or next((name for name in names if name == MANIFEST), "")
 
 
-def seal(tree: Tree) -> TreeDigest:
+def hash_tree(tree: Tree) -> TreeDigest:
     """Read a tree and compute its digests."""
     files = {file.path: file_digest(tree, file) for file in tree.files}
     return TreeDigest(digest_of(files), files)
@@ -244,26 +244,27 @@ def _file(root: str, path: str, info: os.stat_result, only: frozenset[str] | Non
     if stat.S_ISLNK(info.st_mode):
         target = os.path.realpath(os.path.join(root, path))
         base = os.path.realpath(root)
-        if target != base and not target.startswith(base + os.sep):
-            raise AccessDenied(
-                Message("`{path}` is a link that leads out of the skill's folder", path=path),
-                Message("Put the file itself in place of the link"),
-            )
         steps = target[len(base) + 1 :].split(os.sep)
         folders = steps if os.path.isdir(target) else steps[:-1]
-        # File systems may ignore case.
-        outside = not VERSION_CONTROL.isdisjoint(step.casefold() for step in folders)
-        if outside or (only is not None and steps[0] not in only):
-            # The target is in no digest, so it was not scanned.
+        # What no digest contains was not scanned. File systems may ignore case.
+        if (
+            (target != base and not target.startswith(base + os.sep))
+            or not VERSION_CONTROL.isdisjoint(step.casefold() for step in folders)
+            or (only is not None and steps[0] not in only)
+        ):
             raise AccessDenied(
-                Message("`{path}` is a link to what is no part of the skill", path=path),
-                Message("Put the file itself in place of the link"),
+                Message("`{path}` is a link that leads out of the skill", path=path),
+                Message("Replace the link by a copy"),
             )
         return TreeFile(path, info.st_size, "link")
     if not stat.S_ISREG(info.st_mode):
         raise SkillBroken(
-            Message("`{path}` is neither a file nor a folder", path=path),
-            Message("Remove it from the skill"),
+            Message(
+                "`{file}` is {kind}, not a regular file",
+                file=path,
+                kind=Message(kind_of_mode(info.st_mode)),
+            ),
+            Message("Remove it"),
         )
     return TreeFile(path, info.st_size, "program" if info.st_mode & 0o100 else "file")
 

@@ -42,7 +42,6 @@ _ENDS_UNCLOSED = re.compile(
     r"^(?:\.\.\.|#{1,6} |```|<!--|\* |> |\|)|^[ \t]*-{3,}[ \t]*$", re.MULTILINE
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
-_LATER = re.compile(r"^---[ \t]*\n(?:.*\n){0,12}?(?:name|description)[ \t]*:", re.MULTILINE)
 _AGAIN = re.compile(
     r"\s*---[ \t]*\n(?:[A-Za-z_][\w-]*[ \t]*:.*\n|[ \t]+.*\n|\n){0,20}?(?:name|description)[ \t]*:"
 )
@@ -156,41 +155,10 @@ def _unclosed(text: str, start: int, start_line: int) -> tuple[str, str, Problem
 
 
 def _not_a_skill(text: str) -> Problem:
-    """Describe what the file begins with instead."""
-    head = text.lstrip()
-    first = head.partition("\n")[0].strip()
-    if not head:
-        return Problem("no-frontmatter", values={"found": "the file is empty"})
-    if (
-        len(head) < 300
-        and "\n" not in head.strip()
-        and re.fullmatch(r"[\w./@-]+", first)
-        and "/" in first
-    ):
-        return Problem("symlink-as-text", line=1, values={"target": first})
-    later = _LATER.search(text)
-    if later:
-        line = text.count("\n", 0, later.start()) + 1
-        found = Message("it comes only at line {part}", part=line)
-    elif first.startswith(("<<<<<<<", ">>>>>>>")):
-        found = "an unresolved merge conflict comes first"
-    elif first.startswith("#"):
-        found = "a heading comes first"
-    elif first.startswith("<!--"):
-        found = "an HTML comment comes first"
-    elif first.startswith("```"):
-        found = "a code fence comes first"
-    elif first.startswith("<"):
-        found = "HTML comes first"
-    elif first.startswith("{"):
-        found = "JSON comes first"
-    elif first.startswith("---"):
-        found = "the first line has more than the three hyphens"
-    elif re.match(r"(?:name|description)\s*:", first):
-        found = "the keys are there without it"
-    else:
-        found = "other text comes first"
-    return Problem("no-frontmatter", line=1, values={"found": found})
+    head = text.strip()
+    if len(head) < 300 and re.fullmatch(r"[\w./@-]*/[\w./@-]*", head):
+        return Problem("symlink-as-text", line=1, values={"target": head})
+    return Problem("no-frontmatter", line=1)
 
 
 _KEY = re.compile(r"^([A-Za-z_][\w.-]*)[ \t]*:(?=[ \t]|$)", re.MULTILINE)
@@ -345,22 +313,12 @@ def _yaml_cause(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
     first, _, rest = chunk.partition(":")[2].strip().partition("\n")
     quote = first[:1]
     if quote and quote in "\"'":
-        closed = first.find(quote, 1) >= 0 or quote in rest
-        return (
-            "it has text outside the quotes" if closed else "a quote is never closed"
-        ), "unclear-value"
-    if _BLOCK_HEADER.match(first):
-        return Message("text follows the {part} on its line", part=f"`{quote}`"), "repaired-value"
-    if quote and quote in "[{":
-        return "brackets do not close, or text follows them", "repaired-value"
-    if quote and quote in "@`%*&!|>":
+        return "a quote is not closed, or text follows it", "unclear-value"
+    if quote and quote in "[{@`%*&!|>":
         return Message("it begins with {part}", part=f"`{quote}`"), "repaired-value"
     if re.search(r":[ \t]|:$", first) or re.search(r":[ \t]|:$", rest, re.MULTILINE):
         return "it contains an unquoted colon", "repaired-value"
-    if re.search(r"^\S", rest, re.MULTILINE):
-        return "its further lines are not indented", "repaired-value"
-    problem = getattr(exc, "problem", None) or "its layout"
-    return str(problem), "repaired-value"
+    return str(getattr(exc, "problem", None) or exc), "repaired-value"
 
 
 class ParsedFields(NamedTuple):

@@ -13,6 +13,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import yaml
+
+from satchel.skill.frontmatter import decode, join_surrogates
 from satchel.skill.problems import Problem
 from satchel.skill.yaml_reader import (
     BadValue,
@@ -20,9 +23,11 @@ from satchel.skill.yaml_reader import (
     Pairs,
     Scalar,
     YamlRefusal,
+    compose,
     kind_of,
     plain,
     value_of,
+    yaml_error,
 )
 
 if TYPE_CHECKING:
@@ -147,13 +152,64 @@ class ErrorCollector:
         """Add a problem."""
         self.found.append(Problem(code, line=line, values=values))
 
-    def kind(self, node: Node) -> str:
-        """Name of a value's type, for messages."""
-        return kind_of(plain(node))
+    def long(self, code: str, key: str, line: int, text: str, limit: int) -> None:
+        """Add the problem of a text that is too long."""
+        self.add(code, line, key=key, length=str(len(text)), limit=str(limit))
 
-    def type(self, key: str, line: int, node: Node, wanted: str) -> None:
+    def type(
+        self, key: str, line: int, node: Node, wanted: str, code: str = "tool-key-type"
+    ) -> None:
         """Add the problem of a value of the wrong type."""
-        self.add("tool-key-type", line, key=key, kind=self.kind(node), wanted=wanted)
+        self.add(code, line, key=key, kind=kind_of(plain(node)), wanted=wanted)
+
+    def items(self, key: str, line: int, node: Node, limit: int) -> list[Node]:
+        """The items of a list, at most `limit`; anything else is a problem."""
+        if not isinstance(node, Items):
+            self.type(key, line, node, "a list")
+            return []
+        if len(node.nodes) > limit:
+            count = str(len(node.nodes))
+            self.add("tool-too-many", line, key=key, count=count, limit=str(limit))
+        return node.nodes[:limit]
+
+
+def read_yaml(
+    data: bytes,
+    limit: int,
+    errors: ErrorCollector,
+    codes: tuple[str, str, str],
+    *,
+    is_json: bool = False,
+) -> Node | None:
+    """Parse a whole file; None when it is empty or cannot be parsed.
+
+    Args:
+        data: The file.
+        limit: Its maximum size in bytes.
+        errors: Collects the problems.
+        codes: The problems of a file that is too large, is not YAML, or uses a refused feature.
+        is_json: Whether it has the escapes of JSON.
+    """
+    too_large, not_yaml, refused = codes
+    if len(data) > limit:
+        errors.add(too_large, limit=str(limit))
+        return None
+    text, problems = decode(data)
+    if text is None:
+        errors.add(not_yaml, reason="it is binary")
+        return None
+    errors.found += [problem for problem in problems if problem.code != "bom"]
+    if is_json:
+        # The two differences between JSON and YAML.
+        text = join_surrogates(text.replace("\t", " "))
+    try:
+        return compose(text)
+    except YamlRefusal as exc:
+        errors.add(refused, exc.line + 1, what=exc.what)
+    except yaml.YAMLError as exc:
+        reason, line = yaml_error(exc)
+        errors.add(not_yaml, line, reason=reason)
+    return None
 
 
 def read_mapping(pairs: Pairs, errors: ErrorCollector, where: str, known: Sequence[str]) -> Keys:
@@ -268,14 +324,8 @@ def read_permissions(
 
 
 def _secrets(line: int, node: Node, errors: ErrorCollector) -> tuple[str, ...]:
-    if not isinstance(node, Items):
-        errors.type("secrets", line, node, "a list")
-        return ()
-    if len(node.nodes) > MAX_SECRETS:
-        count = str(len(node.nodes))
-        errors.add("tool-too-many", line, key="secrets", count=count, limit=str(MAX_SECRETS))
     names: list[str] = []
-    for at, item in enumerate(node.nodes[:MAX_SECRETS], 1):
+    for at, item in enumerate(errors.items("secrets", line, node, MAX_SECRETS), 1):
         where = item.line + 1
         if not isinstance(item, Scalar):
             errors.type(f"secrets[{at}]", where, item, "text")
@@ -308,7 +358,7 @@ def _files(
         for item in items:
             name = item.text if isinstance(item, Scalar) else ""
             if not isinstance(item, Scalar):
-                errors.type(f"files.{key}", at, item, "a list of parameters")
+                errors.type(f"files.{key}", at, item, "text")
             elif name in texts or tools is None:
                 names.append(name)
             else:

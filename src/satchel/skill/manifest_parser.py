@@ -15,13 +15,10 @@ import re
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import yaml
-
 from satchel._fs import open_beneath
 from satchel.errors import AccessDenied
 from satchel.skill.document import MANIFEST, SkillDocument, SkillHeader
 from satchel.skill.file_tree import kind_of_mode
-from satchel.skill.frontmatter import decode
 from satchel.skill.manifest import (
     ErrorCollector,
     Example,
@@ -34,10 +31,11 @@ from satchel.skill.manifest import (
     read_mapping,
     read_permissions,
     read_text,
+    read_yaml,
 )
 from satchel.skill.metadata import strip_invisible
 from satchel.skill.problems import Problem
-from satchel.skill.yaml_reader import Items, Pairs, Scalar, YamlRefusal, compose, plain, yaml_error
+from satchel.skill.yaml_reader import Items, Pairs, Scalar, plain
 
 if TYPE_CHECKING:
     from satchel.skill.manifest import Keys, Runtime
@@ -110,9 +108,7 @@ def _name(keys: Keys, before: str, prefix: str, errors: ErrorCollector) -> str:
 
 def _length(text: str, key: str, line: int, errors: ErrorCollector) -> None:
     if len(text) > MAX_TEXT_CHARS:
-        errors.add(
-            "tool-text-long", line, key=key, length=str(len(text)), limit=str(MAX_TEXT_CHARS)
-        )
+        errors.long("tool-text-long", key, line, text, MAX_TEXT_CHARS)
 
 
 def _parameters(keys: Keys, before: str, errors: ErrorCollector) -> tuple[Parameter, ...]:
@@ -122,14 +118,8 @@ def _parameters(keys: Keys, before: str, errors: ErrorCollector) -> tuple[Parame
     key = before + "parameters"
     if isinstance(node, Scalar) and plain(node) is None:
         return ()
-    if not isinstance(node, Items):
-        errors.type(key, line, node, "a list")
-        return ()
-    if len(node.nodes) > MAX_PARAMETERS:
-        count = str(len(node.nodes))
-        errors.add("tool-too-many", line, key=key, count=count, limit=str(MAX_PARAMETERS))
     found: dict[str, Parameter] = {}
-    for at, item in enumerate(node.nodes[:MAX_PARAMETERS], 1):
+    for at, item in enumerate(errors.items(key, line, node, MAX_PARAMETERS), 1):
         where = f"{key}[{at}]"
         if not isinstance(item, Pairs):
             errors.type(where, item.line + 1, item, "a mapping")
@@ -197,13 +187,7 @@ def _default(line: int, node: Node, kind: str, name: str, errors: ErrorCollector
         return None
     if kind == "string" and isinstance(node, Scalar):
         if len(node.text) > MAX_TEXT_CHARS:
-            errors.add(
-                "parameter-default-long",
-                line,
-                name=name,
-                length=str(len(node.text)),
-                limit=str(MAX_TEXT_CHARS),
-            )
+            errors.long("parameter-default-long", name, line, node.text, MAX_TEXT_CHARS)
             return None
         return node.text  # `default: 10` of a string is the text `10`
     if kind == "boolean" and isinstance(value, bool):
@@ -213,7 +197,7 @@ def _default(line: int, node: Node, kind: str, name: str, errors: ErrorCollector
             return value
         if kind == "integer" and value == int(value):
             return int(value)
-    errors.add("parameter-default", line, name=name, kind=errors.kind(node), wanted=_WANTED[kind])
+    errors.type(name, line, node, _WANTED[kind], "parameter-default")
     return None
 
 
@@ -223,7 +207,7 @@ def _docs(keys: Keys, before: str, errors: ErrorCollector) -> ToolDocs:
     line, node = keys["docs"]
     key = before + "docs"
     if not isinstance(node, Pairs):
-        errors.add("tool-docs", line, key=key, kind=errors.kind(node), wanted="a mapping")
+        errors.type(key, line, node, "a mapping", "tool-docs")
         return ToolDocs()
     parts = read_mapping(node, errors, key, _DOCS)
     return ToolDocs(
@@ -241,8 +225,7 @@ def _sentences(parts: Keys, name: str, before: str, errors: ErrorCollector) -> t
     found: list[str] = []
     for item in node.nodes if isinstance(node, Items) else [node]:
         if not isinstance(item, Scalar):
-            kind = errors.kind(item)
-            errors.add("tool-docs", item.line + 1, key=key, kind=kind, wanted="a list of texts")
+            errors.type(key, item.line + 1, item, "text", "tool-docs")
         elif item.text.strip():
             text = strip_invisible(" ".join(item.text.split()), key, item.line + 1, errors.found)
             _length(text, key, line, errors)
@@ -255,15 +238,13 @@ def _examples(parts: Keys, key: str, errors: ErrorCollector) -> tuple[Example, .
         return ()
     line, node = parts["examples"]
     if not isinstance(node, Items):
-        errors.add("tool-docs", line, key=key, kind=errors.kind(node), wanted="a list of mappings")
+        errors.type(key, line, node, "a list", "tool-docs")
         return ()
     found: list[Example] = []
     for item in node.nodes:
         at = item.line + 1
         if not isinstance(item, Pairs):
-            errors.add(
-                "tool-docs", at, key=key, kind=errors.kind(item), wanted="a list of mappings"
-            )
+            errors.type(key, at, item, "a mapping", "tool-docs")
             continue
         inner = read_mapping(item, errors, key, ("scenario", "arguments"))
         scenario = plain(inner["scenario"][1]) if "scenario" in inner else ""
@@ -272,8 +253,7 @@ def _examples(parts: Keys, key: str, errors: ErrorCollector) -> tuple[Example, .
         if isinstance(given, Pairs):
             arguments = cast("dict[str, Any]", plain(given))
         elif given is not None:
-            kind = errors.kind(given)
-            errors.add("tool-docs", at, key=f"{key}.arguments", kind=kind, wanted="a mapping")
+            errors.type(f"{key}.arguments", at, given, "a mapping", "tool-docs")
         found.append(Example(str(scenario), arguments, at))
     return tuple(found)
 
@@ -294,6 +274,7 @@ RUNTIMES = ("python", "node", "go", "binary")
 _OF_TOOL = ("name", "parameters", "docs", "returns")
 _OF_SKILL = ("description", "runtime", "entry", "tools", "secrets", "network", "files", "timeout",
              "workers")  # fmt: skip
+_CODES = ("tool-too-large", "tool-not-yaml", "tool-yaml-refused")
 _EXAMPLES = {
     "name": "name: {prefix}_read",
     "description": "description: what the tool does, and its limits",
@@ -398,27 +379,13 @@ def requested_permissions(data: bytes) -> tuple[str, ...]:
 
 
 def _top(data: bytes, errors: ErrorCollector) -> Pairs | None:
-    if len(data) > MAX_FILE_BYTES:
-        errors.add("tool-too-large", limit=str(MAX_FILE_BYTES))
-        return None
-    text, problems = decode(data)
-    if text is None:
-        errors.add("tool-not-yaml", reason="it is binary")
-        return None
-    errors.found += [problem for problem in problems if problem.code != "bom"]
-    try:
-        node = compose(text)
-    except YamlRefusal as exc:
-        errors.add("tool-yaml-refused", exc.line + 1, what=exc.what)
-        return None
-    except yaml.YAMLError as exc:
-        reason, line = yaml_error(exc)
-        errors.add("tool-not-yaml", line, reason=reason)
-        return None
+    before = len(errors.found)
+    node = read_yaml(data, MAX_FILE_BYTES, errors, _CODES)
     if isinstance(node, Pairs):
         return node
-    kind = "empty" if node is None else "a list" if isinstance(node, Items) else "text"
-    errors.add("tool-not-a-mapping", 1, kind=kind)
+    if not any(problem.code in _CODES for problem in errors.found[before:]):
+        kind = "empty" if node is None else "a list" if isinstance(node, Items) else "text"
+        errors.add("tool-not-a-mapping", 1, kind=kind)
     return None
 
 
@@ -457,24 +424,15 @@ def _tools(
         if key in keys:
             errors.add("tool-key-place", keys[key][0], key=key)
     line, node = keys["tools"]
-    if not isinstance(node, Items):
-        errors.add("tool-key-type", line, key="tools", kind=errors.kind(node), wanted="a list")
-        return []
-    if not node.nodes:
+    if isinstance(node, Items) and not node.nodes:
         errors.add("tool-none", line)
-    if len(node.nodes) > MAX_TOOLS:
-        errors.add(
-            "tool-too-many", line, key="tools", count=str(len(node.nodes)), limit=str(MAX_TOOLS)
-        )
     tools: list[ToolDecl | None] = []
-    for at, item in enumerate(node.nodes[:MAX_TOOLS], 1):
+    for at, item in enumerate(errors.items("tools", line, node, MAX_TOOLS), 1):
         key = f"tools[{at}]"
         if isinstance(item, Pairs):
             tools.append(read_tool(item, key, prefix, errors))
         else:
-            errors.add(
-                "tool-key-type", item.line + 1, key=key, kind=errors.kind(item), wanted="a mapping"
-            )
+            errors.type(key, item.line + 1, item, "a mapping")
     return tools
 
 
@@ -494,7 +452,7 @@ def _runtime(keys: dict[str, tuple[int, Node]], errors: ErrorCollector) -> str:
     if value in RUNTIMES:
         return value
     if not isinstance(node, Scalar):
-        errors.add("tool-key-type", line, key="runtime", kind=errors.kind(node), wanted="text")
+        errors.type("runtime", line, node, "text")
     else:
         errors.add("tool-runtime", line, value=value[:60])
     return "python"

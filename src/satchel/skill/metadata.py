@@ -67,6 +67,13 @@ def strip_invisible(text: str, key: str, line: int, problems: list[Problem]) -> 
     return clean
 
 
+def too_long(key: str, text: str, limit: int, line: int) -> Problem:
+    """The problem of a field that exceeds the limit of the specification."""
+    code = f"{key if key in ('name', 'description') else 'field'}-too-long"
+    values = {"key": key, "length": str(len(text)), "limit": str(limit)}
+    return Problem(code, line=line, values=values)
+
+
 def _joins(char: str) -> bool:
     """Whether a joiner beside `char` has an effect: emoji, marks, and joining scripts."""
     return unicodedata.category(char) in ("So", "Sk", "Mn", "Mc", "Lo")
@@ -80,7 +87,7 @@ def _name(fields: ParsedFields, folder: str, problems: list[Problem]) -> str:
         kind = kind_of(value)
         usable = not isinstance(value, (list, dict)) and bool(text.strip())
         value = text if usable else folder
-        problems.append(Problem("name-not-text", line=line, values={"kind": kind, "name": value}))
+        problems.append(Problem("name-not-text", line=line, values={"key": "name", "kind": kind}))
     if value:
         value = " ".join(strip_invisible(value, "name", line, problems).split())
     if value and ("/" in value or "\\" in value):
@@ -90,15 +97,14 @@ def _name(fields: ParsedFields, folder: str, problems: list[Problem]) -> str:
         value = slug(value)
     if not value or len(value) > _MAX_USABLE_NAME_CHARS:
         if value:
-            values = {"length": str(len(value))}
-            problems.append(Problem("name-too-long", line=line, values=values))
+            problems.append(too_long("name", value, MAX_NAME_CHARS, line))
         value = folder
         if not value:
             problems.append(Problem("name-unusable", line=line))
             return ""
         problems.append(Problem("name-missing", line=line, values={"name": value}))
     if len(value) > MAX_NAME_CHARS:
-        problems.append(Problem("name-too-long", line=line, values={"length": str(len(value))}))
+        problems.append(too_long("name", value, MAX_NAME_CHARS, line))
     if not NAME.fullmatch(value):
         values = {"name": value, "better": slug(value)}
         problems.append(Problem("name-pattern", line=line, values=values))
@@ -125,16 +131,15 @@ def _description(fields: ParsedFields, problems: list[Problem]) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        kind = kind_of(value)
-        problems.append(Problem("description-not-text", line=line, values={"kind": kind}))
+        values = {"key": "description", "kind": kind_of(value)}
+        problems.append(Problem("description-not-text", line=line, values=values))
         value = fields.texts.get("description", "")
     value = strip_invisible(value, "description", line, problems)
     clean = value.strip()
     if clean != value.strip("\n") and clean:
         problems.append(Problem("description-spaces", line=line))
     if len(clean) > MAX_DESCRIPTION_CHARS:
-        values = {"length": str(len(clean))}
-        problems.append(Problem("description-too-long", line=line, values=values))
+        problems.append(too_long("description", clean, MAX_DESCRIPTION_CHARS, line))
     return clean
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from satchel._optional import renamed_attribute
 from satchel.i18n import Message
 from satchel.skill.document import MANIFEST
 
@@ -45,7 +46,7 @@ class Skill(NamedTuple):
     head: SkillHeader
     origin: SkillOrigin
     state: State = "active"
-    winner: str = ""
+    shadowed_by: str = ""
     """The `ref` of the skill that shadows it."""
 
     @property
@@ -53,8 +54,10 @@ class Skill(NamedTuple):
         """The name in its frontmatter."""
         return self.head.name
 
+    winner = renamed_attribute("winner", "shadowed_by")
+
     @property
-    def typed(self) -> str:
+    def reference(self) -> str:
         """Its name, or its quoted path where a shell would split the name."""
         import re
 
@@ -106,7 +109,7 @@ class Skill(NamedTuple):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Problems found while reading the frontmatter; `satchel validate` finds more."""
+        """Problems found while reading the frontmatter; `satchel check --spec` finds more."""
         path = self.path
         return tuple(problem.at(path) for problem in self.head.problems)
 
@@ -162,7 +165,7 @@ class Skill(NamedTuple):
                     name=self.name,
                     origin=self.origin.remote,
                 ),
-                Message("Run `satchel show {name}` to read it", name=self.typed),
+                Message("Run `{command}`", command=f"satchel show {self.reference}"),
             )
 
         return load_document(self.base_dir, self.head.file, self.head.id, verify)
@@ -181,7 +184,7 @@ class Skill(NamedTuple):
             "base_dir": self.base_dir,
             "mtime": self.mtime,
             "tags": list(self.tags),
-            "winner": self.winner or None,
+            "winner": self.shadowed_by or None,
             **({"origin": self.origin.remote} if self.origin.remote else {}),
             "problems": [problem.to_dict() for problem in self.problems],
         }

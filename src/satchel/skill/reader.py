@@ -138,8 +138,8 @@ def load_document(
         )
     except FileNotFoundError as exc:
         raise NotFound(
-            Message("`{path}` is not there", path=path),
-            Message("Run `satchel list` to see what is"),
+            Message("There is no `{path}`", path=path),
+            Message("Run `{command}`", command="satchel list"),
         ) from exc
     except OSError as exc:
         raise _refused(path, exc) from exc
@@ -148,7 +148,7 @@ def load_document(
         if not stat.S_ISREG(info.st_mode):
             raise SkillBroken(
                 f"`{path}` is {kind_of_mode(info.st_mode)}",
-                Message("Replace it with a regular file"),
+                Message("Remove it"),
             )
         if info.st_size > MAX_FILE_BYTES:
             raise SkillBroken(
@@ -158,7 +158,7 @@ def load_document(
                     size=info.st_size,
                     limit=MAX_FILE_BYTES,
                 ),
-                Message("Move detail into files under `references/`"),
+                Message("Move details into `references/`"),
             )
         data = _read_all(descriptor, info.st_size)
     except OSError as exc:
@@ -187,5 +187,5 @@ def _read_all(descriptor: int, size: int) -> bytes:
 def _refused(path: str, exc: OSError) -> Refused:
     return Refused(
         Message("`{path}` cannot be read: {reason}", path=path, reason=exc.strerror),
-        Message("Check its permissions"),
+        Message("Check the permissions"),
     )

@@ -13,14 +13,11 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from satchel._fs import open_beneath, read_small
 from satchel.errors import AccessDenied
 from satchel.i18n import Message
-from satchel.skill.frontmatter import decode, join_surrogates
-from satchel.skill.manifest import ErrorCollector
-from satchel.skill.yaml_reader import Items, Pairs, Scalar, YamlRefusal, compose, plain, yaml_error
+from satchel.skill.manifest import ErrorCollector, read_yaml
+from satchel.skill.yaml_reader import Items, Pairs, Scalar, plain
 
 if TYPE_CHECKING:
     from satchel.skill.problems import Problem
@@ -42,6 +39,7 @@ _PARTS = {
     "note": "note", "reason": "note", "comment": "note", "instead": "instead",
 }  # fmt: skip
 """Key of a row -> its normalised name."""
+_CODES = ("triggers-large", "triggers-not-yaml", "triggers-refused")
 _FLAGS = ("should_trigger", "should_fire")
 _IDLE = ("id", "tags")
 
@@ -121,7 +119,7 @@ def read_triggers(data: bytes, path: str = FILE) -> Triggers:
         path: Its name; JSON has its own escapes.
     """
     errors = ErrorCollector()
-    top = _top(data, path, errors)
+    top = read_yaml(data, MAX_FILE_BYTES, errors, _CODES, is_json=path.endswith(".json"))
     prompts: list[TriggerPrompt] = []
     if isinstance(top, Items):
         for node in top.nodes:
@@ -133,34 +131,13 @@ def read_triggers(data: bytes, path: str = FILE) -> Triggers:
         errors.add("triggers-shape", 1, kind=kind)
     if len(prompts) > MAX_PROMPTS:
         line = prompts[MAX_PROMPTS].line
-        errors.add("triggers-many", line, count=str(len(prompts)), limit=str(MAX_PROMPTS))
+        count, limit = str(len(prompts)), str(MAX_PROMPTS)
+        errors.add("triggers-many", line, key="prompt", count=count, limit=limit)
     elif not prompts and not errors.found:
         errors.add("triggers-none", 1)
     _report_duplicates(prompts, errors)
     errors.found.sort(key=lambda problem: problem.line)
     return Triggers(path, tuple(prompts[:MAX_PROMPTS]), tuple(errors.found))
-
-
-def _top(data: bytes, path: str, errors: ErrorCollector) -> Node | None:
-    if len(data) > MAX_FILE_BYTES:
-        errors.add("triggers-large", limit=str(MAX_FILE_BYTES))
-        return None
-    text, problems = decode(data)
-    if text is None:
-        errors.add("triggers-not-yaml", reason="it is binary")
-        return None
-    errors.found += [problem for problem in problems if problem.code != "bom"]
-    if path.endswith(".json"):
-        # The two differences between JSON and YAML.
-        text = join_surrogates(text.replace("\t", " "))
-    try:
-        return compose(text)
-    except YamlRefusal as exc:
-        errors.add("triggers-refused", exc.line + 1, what=exc.what)
-    except yaml.YAMLError as exc:
-        reason, line = yaml_error(exc)
-        errors.add("triggers-not-yaml", line, reason=reason)
-    return None
 
 
 def _lists(top: Pairs, prompts: list[TriggerPrompt], errors: ErrorCollector) -> None:
@@ -205,7 +182,7 @@ def _row(
     if not text:
         errors.add("triggers-row", line, kind="empty")
     elif len(text) > MAX_PROMPT_CHARS:
-        errors.add("triggers-long", line, length=str(len(text)), limit=str(MAX_PROMPT_CHARS))
+        errors.long("triggers-long", "prompt", line, text, MAX_PROMPT_CHARS)
     elif fires is None and not isinstance(flag, bool):
         errors.add("triggers-side", line, text=_short(text))
     else:
@@ -231,11 +208,7 @@ def _parts(
         elif name not in _IDLE:
             strange.append(key)
     if "prompt" not in found and strange and flag is None:
-        first = strange[0]
-        if isinstance(first, Scalar) and first.plain and " " in first.text.strip():
-            errors.add("triggers-colon", node.line + 1, text=_short(first.text))
-        else:
-            errors.add("triggers-row", node.line + 1, kind="a mapping")
+        errors.add("triggers-row", node.line + 1, kind="a mapping")
         return None
     for key in strange:
         _unknown_key(key, ("prompt", "note", "instead", *(_FLAGS[:1] if flags else ())), errors)

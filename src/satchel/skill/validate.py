@@ -17,7 +17,14 @@ from satchel.errors import NotFound, SkillBroken
 from satchel.skill.document import MANIFEST
 from satchel.skill.fields import FIELDS, SPEC_FIELDS, correct_spelling
 from satchel.skill.frontmatter import decode, split_file
-from satchel.skill.metadata import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, as_flag, as_words
+from satchel.skill.metadata import (
+    MAX_DESCRIPTION_CHARS,
+    MAX_NAME_CHARS,
+    as_flag,
+    as_words,
+    slug,
+    too_long,
+)
 from satchel.skill.problems import Problem
 from satchel.skill.reader import load_document, parse_document
 from satchel.skill.yaml_reader import Items, Pairs, Scalar, compose, kind_of
@@ -55,7 +62,7 @@ def portable_fields(data: bytes) -> dict[str, Any]:
     try:
         data.decode()
     except UnicodeDecodeError as exc:
-        raise SkillBroken("the file is not UTF-8", "Save it as UTF-8") from exc
+        raise SkillBroken("the file is not UTF-8", "Save the file as UTF-8 without BOM") from exc
     text, _ = decode(data)
     parts = split_file(text) if text is not None else None
     if parts is None or parts.block is None or parts.first_line != 2:
@@ -146,7 +153,8 @@ _LEFT = re.compile(
 )
 """Placeholders of templates, at the start only: a skill may be about such text."""
 _RESERVED = ("anthropic", "claude")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_MENTIONS = ("](", "`references/", "`scripts/", "`assets/")
+"""The beginning of what `_LINK` and `_NAMED` match."""
 _LINK = re.compile(r"""\]\(\s*<?([^()<>\s]{1,400})>?(?:\s+["'][^()]*)?\)""")
 """Target of a Markdown link."""
 _NAMED = re.compile(r"`((?:references|scripts|assets)/[^`\s]+)(?:\s[^`]*)?`")
@@ -156,33 +164,13 @@ _NO_PATH = re.compile(r"[<>*{}$|\[\]…:\\]|\.\.\.|^[/#~?]|^path/to/|\b(?:YYYY|X
 _FOR_EXAMPLE = re.compile(r"\bexamples?\b|\be\.g\.|\bsuch as\b|例如|比如|示例", re.IGNORECASE)
 """A line whose files are examples."""
 
-_BREAKS_SPEC = frozenset(
-    (
-        "no-frontmatter",
-        "symlink-as-text",
-        "frontmatter-too-large",
-        "not-a-mapping",
-        "description-missing",
-        "name-unusable",
-        "not-text",
-        "repaired-value",
-        "unclear-value",
-        "stray-text",
-        "yaml-refused",
-        "unclosed-frontmatter",
-        "control-characters",
-        "broken-surrogates",
-        "invalid-utf8",
-        "bom",
-        "leading-blank",
-        "wide-encoding",
-        "duplicate-key",
-        "name-missing",
-        "name-too-long",
-        "field-too-long",
-        "key-spelling",
-    )
-)
+_BREAKS_SPEC = frozenset((
+    "no-frontmatter", "symlink-as-text", "frontmatter-too-large", "not-a-mapping",
+    "description-missing", "name-unusable", "not-text", "repaired-value", "unclear-value",
+    "stray-text", "yaml-refused", "unclosed-frontmatter", "control-characters",
+    "broken-surrogates", "invalid-utf8", "bom", "leading-blank", "wide-encoding", "duplicate-key",
+    "name-missing", "name-too-long", "field-too-long", "key-spelling",
+))  # fmt: skip
 """Problems that also violate the published specification."""
 
 
@@ -208,7 +196,7 @@ def validate_folder(folder: str, *, strict: bool = False) -> list[Problem]:
         if not names and os.path.exists(os.path.join(folder, MANIFEST)):
             names = [MANIFEST]
         if not names:
-            raise NotFound(f"There is no SKILL.md in `{folder}`", "Run `satchel init` to write one")
+            raise NotFound(f"There is no SKILL.md in `{folder}`", "Run `satchel new` to write one")
         file = "SKILL.md" if "SKILL.md" in names else min(names)
     if file == MANIFEST:
         return _check_tools(folder)
@@ -286,23 +274,23 @@ def _missing_files(document: SkillDocument, folder: str, file: str | bytes) -> l
     if document.head is None:
         return []
     missing: dict[str, int] = {}
+    wanted = [one for one in _MENTIONS if one in document.body]
     fenced = False
-    for at, line in enumerate(document.body.split("\n")):
-        if _FENCE.match(line):
+    for at, line in enumerate(document.body.split("\n") if wanted else ()):
+        if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        elif not fenced and ("](" in line or "`" in line):
-            targets = _LINK.findall(line) if "](" in line else []
+        elif not fenced and any(one in line for one in wanted):
             # `scripts/build.sh` may be the project's, unless the skill has such a folder.
-            targets += [
+            targets = _LINK.findall(line) + [
                 path
                 for path in _NAMED.findall(line)
-                if not path.startswith("scripts/") or _exists(folder, "scripts")
+                if not path.startswith("scripts/") or os.path.exists(f"{folder}/scripts")
             ]
             if not targets or _FOR_EXAMPLE.search(line):
                 continue
             for target in targets:
                 path = _linked_path(target)
-                if path and path not in missing and not _exists(folder, path):
+                if path and path not in missing and not os.path.exists(os.path.join(folder, path)):
                     missing[path] = at
     if not missing:
         return []
@@ -327,10 +315,6 @@ def _linked_path(target: str) -> str:
     if path.startswith("..") or ("/" not in path and "." not in path):
         return ""
     return path
-
-
-def _exists(folder: str, path: str) -> bool:
-    return os.path.exists(os.path.join(folder, path))
 
 
 def _first_line_of_body(file: str | bytes, body: str) -> int:
@@ -398,8 +382,7 @@ def _check_field(field: FrontmatterField, value: Any, line: int) -> list[Problem
             Problem("field-type", line=line, values={"key": key, "wanted": wanted, "kind": kind})
         )
     if key == "compatibility" and isinstance(value, str) and len(value) > MAX_COMPATIBILITY_CHARS:
-        values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY_CHARS)}
-        found.append(Problem("field-too-long", line=line, values=values))
+        found.append(too_long(key, value, MAX_COMPATIBILITY_CHARS, line))
     if key == "allowed-tools" and isinstance(value, list):
         values = {"key": key, "line": " ".join(as_words(value))}
         found.append(Problem("tools-list", line=line, values=values))
@@ -436,14 +419,11 @@ def violations(document: SkillDocument, folder: str) -> list[Problem]:
             and isinstance(value, str)
             and len(value) > MAX_COMPATIBILITY_CHARS
         ):
-            values = {"key": key, "length": str(len(value)), "limit": str(MAX_COMPATIBILITY_CHARS)}
-            found.append(Problem("field-too-long", line=line, values=values))
+            found.append(too_long(key, value, MAX_COMPATIBILITY_CHARS, line))
     description = fields.get("description")
     if isinstance(description, str) and len(description) > MAX_DESCRIPTION_CHARS:
-        values = {"length": str(len(description))}
-        found.append(
-            Problem("description-too-long", line=lines.get("description", 0), values=values)
-        )
+        line = lines.get("description", 0)
+        found.append(too_long("description", description, MAX_DESCRIPTION_CHARS, line))
     if "name" in fields:
         found += _spec_name(document, folder)
     return sorted(found, key=lambda problem: problem.line)
@@ -457,15 +437,13 @@ def _spec_name(document: SkillDocument, folder: str) -> list[Problem]:
     found: list[Problem] = []
     shaped = all(char.isalnum() or char == "-" for char in name)
     if name != name.lower() or name.strip("-") != name or "--" in name or not shaped:
-        from satchel.skill.metadata import slug
-
         found.append(
             Problem("name-pattern", line=line, values={"name": name, "better": slug(name)})
         )
     if len(name) > MAX_NAME_CHARS and not any(
         problem.code == "name-too-long" for problem in document.problems
     ):
-        found.append(Problem("name-too-long", line=line, values={"length": str(len(name))}))
+        found.append(too_long("name", name, MAX_NAME_CHARS, line))
     if unicodedata.normalize("NFKC", folder) != name:
         found.append(Problem("name-mismatch", line=line, values={"name": name, "folder": folder}))
     return found

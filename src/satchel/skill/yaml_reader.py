@@ -221,7 +221,7 @@ def kind_of(value: Any) -> str:
     if value is None:
         return "empty"
     if isinstance(value, bool):
-        return "a yes-or-no value"
+        return "true or false"
     if isinstance(value, (int, float)):
         return "a number"
     if isinstance(value, str):

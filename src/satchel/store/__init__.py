@@ -13,8 +13,8 @@
     transaction.py   atomic changes
     journal.py       the write-ahead journal
     recovery.py      crash recovery
-    history_log.py   the history on disk, and retention
-    history.py       undo and redo
+    history.py       the history on disk, and retention
+    undo.py          undo and redo
 
     sources/         sources of skills: folder, archive, git
     archive/         a strict reader for zip and tar

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._fs import is_really_inside
 from satchel.errors import AccessDenied, Conflict, NotFound, Refused
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.locations import local_folder
 from satchel.library.lockfile import check_id
 from satchel.skill.metadata import NAME
@@ -107,10 +107,10 @@ def agent_named(name: str) -> SkillAgent:
     ids = [agent.id for agent in all_agents()]
     near = difflib.get_close_matches(name, ids, 1) or [key for key in ids if name in key]
     raise NotFound(
-        say("There is no agent `{name}` on the list", name=name),
+        say("There is no agent `{name}`", name=name),
         say("Did you mean {names}?", names=f"`{near[0]}`")
         if near
-        else say("It is one of {names}", names=listed(f"`{key}`" for key in ids)),
+        else say("Did you mean {names}?", names=join_names(f"`{key}`" for key in ids)),
     )
 
 
@@ -213,10 +213,9 @@ def _visibility_problem(
     agent: SkillAgent, folder: str, skill: Skill, *, link: bool
 ) -> tuple[View, str]:
     """The visibility of a skill in `folder`, relative to the agent's folder, and the reason."""
-    if "/" in folder and not agent.nested:
-        return "hidden", say("it lies in a folder within a folder")
-    if agent.same_name and os.path.basename(folder) != skill.name:
-        return "hidden", say("its folder is not called `{name}`", name=skill.name)
+    nested = "/" in folder and not agent.nested
+    if nested or (agent.same_name and os.path.basename(folder) != skill.name):
+        return "hidden", say("its folder is nested, or not called `{name}`", name=skill.name)
     if agent.limit and len(skill.description) > agent.limit:
         if agent.long == "refused":
             return "hidden", say(
@@ -254,7 +253,7 @@ class Links:
         Args:
             settings: Of the project.
             user: Use the folders of the user's home.
-            check: Raises when a skill may not be used, as `Library.seals.check` does.
+            check: Raises when a skill may not be used, as `Library.integrity.check` does.
 
         Raises:
             Refused: the user has no home.
@@ -263,7 +262,7 @@ class Links:
         self.project = os.path.abspath(settings.project)
         self.home = user_home()
         if user and not self.home:
-            raise Refused(say("There is no home folder"), say("Set `HOME`"))
+            raise Refused(say("There is no home folder"), say("Set `HOME` or `SATCHEL_HOME`"))
         self._check = check
 
     def place(self, agent: SkillAgent) -> str:
@@ -289,7 +288,7 @@ class Links:
         if skill.state != "active":
             raise Refused(
                 say("`{name}` is not offered here, so no other agent gets it", name=skill.name),
-                say("See why with `satchel why {name}`", name=skill.typed),
+                say("Run `{command}`", command=f"satchel why {skill.reference}"),
             )
         local_folder(skill)  # raises when there is none
         if self._check is not None:
@@ -325,7 +324,7 @@ class Links:
         if not os.path.lexists(target):
             raise NotFound(
                 say("`{name}` is not linked for {agent}", name=name, agent=agent.name),
-                say("Run `satchel agents` to see what is"),
+                say("Run `{command}`", command="satchel agents"),
             )
         same = source and os.path.realpath(target) == os.path.realpath(source)
         if not os.path.islink(target) or (os.path.exists(target) and not same):
@@ -338,14 +337,14 @@ class Links:
         if not skill.head.id:
             raise Refused(
                 say("The folder of `{name}` is the whole project", name=skill.name),
-                say("Move the skill into a folder of its own"),
+                say("Move it elsewhere"),
             )
         if self.user:
             return skill.base_dir
         if not is_really_inside(skill.base_dir, self.project):
             raise Refused(
                 say("`{name}` lies outside the project", name=skill.name),
-                say("Link it for all your projects with `--user`"),
+                say("Run `{command}`", command=f"satchel link {skill.name} --scope user"),
             )
         place = os.path.realpath(os.path.dirname(target))
         return os.path.relpath(os.path.realpath(skill.base_dir), place)
@@ -355,7 +354,7 @@ class Links:
         if not self.user and not is_really_inside(place, self.project):
             raise AccessDenied(
                 say("`{path}` leads outside the project", path=place),
-                say("Replace the link by a folder"),
+                say("Replace the link by a copy"),
             )
         try:
             os.makedirs(place, exist_ok=True)
@@ -370,6 +369,6 @@ class Links:
         base = self.home if self.user else self.project
         path = os.path.relpath(target, base)
         return Conflict(
-            say("`{path}` is not a link to the skill", path=f"~/{path}" if self.user else path),
-            say("Move it elsewhere, or remove it yourself"),
+            say("`{path}` is not what Satchel puts there", path=f"~/{path}" if self.user else path),
+            say("Move it elsewhere"),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,9 @@ if TYPE_CHECKING:
 def to_refusal(exc: OSError, fallback: str = "") -> Refused:
     """The refusal for an OSError that occurred before any change, or after a complete rollback."""
     path = path_of_error(exc, fallback)
-    if isinstance(exc, TimeoutError):
-        return Refused(
-            say("`{path}` is held by another process; nothing was changed", path=path),
-            say("Wait until the other command has ended, then run this one again"),
-        )
     return Refused(
         say("`{path}`: {reason}; nothing was changed", path=path, reason=reason_of(exc)),
-        hint_for(exc),
+        say("Try again"),
     )
 
 
@@ -35,24 +29,9 @@ def path_of_error(exc: OSError, fallback: str = "") -> str:
 
 def reason_of(exc: OSError) -> str:
     """The text of an OSError."""
+    if isinstance(exc, TimeoutError):
+        return say("another process holds it")
     return exc.strerror or str(exc)
-
-
-def hint_for(exc: OSError) -> str:
-    """What the user can do about an OSError."""
-    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-        return say("Make room on the disk, then run the command again")
-    if exc.errno in (errno.EACCES, errno.EPERM):
-        return say("Check the permissions of the folder, then run the command again")
-    if exc.errno == errno.EROFS:
-        return say("The file system is read-only: make it writable, then run the command again")
-    if exc.errno == errno.EXDEV:
-        return say(
-            "The skills and `.satchel` must be on one file system: replace the link or mount"
-        )
-    if exc.errno == errno.EIO:
-        return say("The disk reports an error: look after it before you run the command again")
-    return say("Run the command again")
 
 
 @contextmanager
@@ -67,6 +46,6 @@ def disk_errors_as_refusal(fallback: str) -> Generator[None]:
 def changed_meanwhile(name: str) -> Conflict:
     """The error for a skill, or its lockfile entry, that is not what the plan was made on."""
     return Conflict(
-        say("`{name}` was changed meanwhile; nothing was changed by this command", name=name),
-        say("Look at it, then run the command again"),
+        say("`{path}` changed meanwhile", path=name),
+        say("Try again"),
     )

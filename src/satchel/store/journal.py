@@ -113,7 +113,7 @@ def refuse_repository(path: str) -> None:
                     raise Refused(
                         say("`{path}` is a repository within a skill, which Satchel does not move",
                             path=entry.path),
-                        say("Change the skill with your own tools, or move the repository away"),
+                        say("Move it elsewhere"),
                     )  # fmt: skip
                 todo.append(entry.path)
 
@@ -153,7 +153,7 @@ def parse_record(data: bytes, scope: Scope | None = None) -> TransactionRecord:
             and scope.marks
             and not verify_record(table, scope.marks, scope.work, RECORD_KIND)
         ):
-            raise ForeignRecord(say("it was not written here"))
+            raise ForeignRecord(say("it is damaged, or was not written here"))
         if table["version"] != JOURNAL_VERSION:
             raise ValueError(f"its version is {table['version']!r}")
         changes = tuple(

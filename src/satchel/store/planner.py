@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, SkillBroken
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.integrity import generated
 from satchel.library.lockfile import LockedVerdict, LockEntry
 from satchel.security import scan_tree
@@ -20,9 +20,9 @@ from satchel.skill.file_tree import (
     FolderTree,
     TreeDigest,
     digest_of,
+    hash_tree,
     main_file,
     read_whole,
-    seal,
 )
 from satchel.skill.metadata import MAX_NAME_CHARS, NAME, id_of, slug
 from satchel.skill.reader import load_document, parse_document
@@ -186,11 +186,11 @@ class StepBuilder:
             return InstalledSkill()
         if os.path.islink(folder) or not os.path.isdir(folder):
             raise Refused(
-                say("`{name}` is a link or a file, which Satchel did not put there", name=skill_id),
-                say("Move it away, or import under another id with `--id`"),
+                say("`{path}` is not what Satchel puts there", path=folder),
+                say("Move it elsewhere"),
             )
         tree = FolderTree(folder)  # raises the reason where there is no digest
-        found = state.fingerprint or seal(tree)
+        found = state.fingerprint or hash_tree(tree)
         locked = self.lock[skill_id].files if skill_id in self.lock else {}
         clean = {
             path: mark
@@ -211,7 +211,8 @@ class StepBuilder:
         tree = self.installed(skill_id).tree
         if tree is None:
             raise NotFound(
-                say("`{name}` is locked but not there", name=skill_id), say("Run `satchel install`")
+                say("`{name}` is locked but not there", name=skill_id),
+                say("Run `{command}`", command="satchel install"),
             )
         return tree
 
@@ -258,8 +259,8 @@ def _read_document(folder: str, skill_id: str) -> SkillDocument:
     file = main_file(os.listdir(folder))
     if not file:
         raise NotFound(
-            say("`{name}` has no SKILL.md", name=skill_id),
-            say("A skill is a folder with a SKILL.md or a skill.yaml: give the one that has it"),
+            say("There is no SKILL.md in `{path}`", path=skill_id),
+            say("Give the folder of a skill"),
         )
     document = load_document(folder, file, skill_id)
     if document.head is not None and file == MANIFEST:
@@ -313,7 +314,7 @@ def _fields(old: Tree, document: SkillDocument) -> tuple[tuple[str, str, str], .
 def _one_line(value: Any) -> str:
     """A frontmatter value as one short line."""
     if isinstance(value, list | tuple):
-        value = listed(str(item) for item in cast("list[Any]", value))
+        value = join_names(str(item) for item in cast("list[Any]", value))
     elif isinstance(value, bool):
         value = "true" if value else "false"
     elif isinstance(value, dict):
@@ -382,8 +383,8 @@ def select_skills(
     found = find_skills(bundle.tree, path or bundle.place.path, name=bundle.name)
     if not found:
         raise NotFound(
-            say("There is no SKILL.md in `{source}`", source=bundle.place.url),
-            say("A skill is a folder with a SKILL.md or a skill.yaml; give it with `--path`"),
+            say("There is no SKILL.md in `{path}`", path=bundle.place.url),
+            say("Give the folder of a skill"),
         )
     if ids is not None:
         return _select_by_path(found, ids)
@@ -396,8 +397,8 @@ def select_skills(
         )
     if skill_id and len(found) > 1:
         raise InvalidInput(
-            say("One id cannot serve {count} skills", count=len(found)),
-            say("Leave `--id` out, or choose one skill with `--skill NAME`"),
+            say("`{key}` is there twice", key=skill_id),
+            say("Choose another name"),
         )
     return with_ids(found, skill_id)
 
@@ -412,13 +413,16 @@ def _select_by_path(found: Sequence[FoundSkill], ids: Mapping[str, str]) -> list
         check_new_id(wanted)
         if wanted in taken:
             raise InvalidInput(
-                say("Two skills cannot have one id, `{name}`", name=wanted),
-                say("Give one of them another"),
+                say("`{key}` is there twice", key=wanted),
+                say("Choose another name"),
             )
         taken.add(wanted)
         picks.append(SelectedSkill(wanted, item.path, description=item.description))
     if not picks:
-        raise InvalidInput(say("No skill was chosen"), say("Choose at least one"))
+        raise InvalidInput(
+            say("No skill was chosen"),
+            say("Choose with `--skill NAME`, or take them all with `--all`"),
+        )
     return picks
 
 
@@ -429,17 +433,17 @@ def _select_by_name(found: Sequence[FoundSkill], names: Sequence[str]) -> list[F
         if not matching:
             near = close_names(name, (item.id for item in found))
             raise NotFound(
-                say("There is no skill `{name}` in it", name=name),
-                say("Did you mean {names}?", names=listed(near))
+                say("There is no skill `{name}`", name=name),
+                say("Did you mean {names}?", names=join_names(near))
                 if near
-                else say("It has {names}", names=_ids_of(found)),
+                else say("Did you mean {names}?", names=_ids_of(found)),
             )
         if len(matching) > 1:
             raise InvalidInput(
-                say("`{name}` is there {count} times", name=name, count=len(matching)),
+                say("`{key}` is there twice", key=name),
                 say(
                     "Give its folder with `--path`: {paths}",
-                    paths=listed(f"`{item.path}`" for item in matching[:_MAX_NAMES_SHOWN]),
+                    paths=join_names(f"`{item.path}`" for item in matching[:_MAX_NAMES_SHOWN]),
                 ),
             )
         chosen += matching
@@ -447,7 +451,7 @@ def _select_by_name(found: Sequence[FoundSkill], names: Sequence[str]) -> list[F
 
 
 def _ids_of(found: Sequence[FoundSkill]) -> str:
-    shown = listed(f"`{item.id}`" for item in found[:_MAX_NAMES_SHOWN])
+    shown = join_names(f"`{item.id}`" for item in found[:_MAX_NAMES_SHOWN])
     more = len(found) - _MAX_NAMES_SHOWN
     return say("{names} and {count} more", names=shown, count=more) if more > 0 else shown
 
@@ -476,10 +480,7 @@ def with_ids(found: Sequence[FoundSkill], given: str = "") -> list[SelectedSkill
         while skill_id in taken:
             skill_id, number = slug(f"{wanted[:58]}-{number}"), number + 1
         if skill_id != wanted:
-            notes.append(
-                say("`{name}` was taken; `{path}` is installed as `{id}`",
-                    name=wanted, path=item.path, id=skill_id)
-            )  # fmt: skip
+            notes.append(say("`{name}` is installed as `{id}`", name=item.path, id=skill_id))
         taken.add(skill_id)
         picks.append(SelectedSkill(skill_id, item.path, tuple(notes), item.description))
     return picks
@@ -493,8 +494,8 @@ def check_new_id(skill_id: str) -> None:
     """
     if not NAME.fullmatch(skill_id) or len(skill_id) > MAX_NAME_CHARS:
         raise InvalidInput(
-            say("`{name}` cannot be an id: use a-z, 0-9 and single hyphens", name=skill_id),
-            say("Try `{name}`", name=slug(skill_id)),
+            say("`{name}` is not a valid name", name=skill_id),
+            say("Write `{value}`", value=slug(skill_id)),
         )
 
 
@@ -504,15 +505,17 @@ def scaffold(name: str, description: str, body: str, skill_id: str) -> tuple[str
 
     name = name.strip()
     if not name:
-        raise InvalidInput(say("A skill needs a name"), say("Run `satchel add release-notes`"))
+        raise InvalidInput(
+            say("A skill needs a name"), say("Write `{value}`", value="release-notes")
+        )
     if skill_id:
         check_new_id(skill_id)
     skill_id = skill_id or id_of(name)
     if not skill_id:
         raise InvalidInput(
-            say("`{name}` has no letter from a to z and no digit, which names are made of",
+            say("`{name}` is not a valid name",
                 name=name),
-            say("Give it an id too: `satchel add {name} --id word-count`", name=name),
+            say("Give it an id with `--id`"),
         )  # fmt: skip
     title = name if name != skill_id else skill_id.replace("-", " ").capitalize()
     about = description.strip() or (

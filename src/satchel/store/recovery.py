@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import exchange, locked, make_folders, sync_folder, write_atomic
 from satchel.errors import LockBroken, Refused
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
 from satchel.store.disk_errors import (
     disk_errors_as_refusal,
-    hint_for,
     path_of_error,
     reason_of,
 )
-from satchel.store.history_log import numbers
+from satchel.store.history import numbers
 from satchel.store.journal import JOURNAL_FILE
 from satchel.store.staging import remove_stale_stages, remove_tree
 from satchel.store.trees import digest_at
@@ -131,7 +130,7 @@ def recover_locked(scope: Scope) -> list[Repair]:
         raise Refused(
             say("An interrupted change cannot be finished: `{path}`: {reason}",
                 path=path_of_error(exc, scope.work), reason=reason_of(exc)),
-            hint_for(exc),
+            say("Try again"),
         ) from exc  # fmt: skip
     return repairs
 
@@ -175,7 +174,9 @@ def _finish(scope: Scope, record: TransactionRecord) -> Repair:
         sync_folder(scope.work)
     else:
         archive_journal(scope, record)
-    names = listed(f"`{name}`" for name in record.ids[:5]) + (" …" if len(record.ids) > 5 else "")
+    names = join_names(f"`{name}`" for name in record.ids[:5]) + (
+        " …" if len(record.ids) > 5 else ""
+    )
     if failed and len(failed) == len(record.changes):
         text = say("The {op} of {names} was interrupted; the old state holds",
                    op=record.op, names=names)  # fmt: skip
@@ -199,29 +200,36 @@ def _finish_change(
         if not now:
             return change._replace(before=digest_at(old))
         if os.path.lexists(old):
-            notes.append(say("`{name}` is there again and was left as it is", name=change.id))
+            notes.append(_left_note(change.id))
             return change._replace(before=digest_at(old))
         os.rename(target, old)
         if now != change.before:
-            notes.append(_edited_note(change.id, old))
+            notes.append(edited_note(change.id, old))
         return change._replace(before=now)
     staged = scope.part(change.staged)
     waiting = digest_at(staged)
     before = ""
     if now != change.after and waiting == change.after:
         if now and now != change.before:
-            notes.append(_edited_note(change.id, old))
+            notes.append(edited_note(change.id, old))
         swap_in(staged, target, old)
         before, now, waiting = now, change.after, digest_at(staged)
     if waiting and waiting != change.after:
         os.rename(staged, _free_path(old))
     if now != change.after:
-        notes.append(say("`{name}` was changed meanwhile and was left as it is", name=change.id))
+        notes.append(_left_note(change.id))
     return change._replace(before=before or digest_at(old), after=now)
 
 
-def _edited_note(name: str, old: str) -> str:
-    return say("`{name}` had been edited meanwhile: that is kept in `{path}`", name=name, path=old)
+def edited_note(name: str, old: str) -> str:
+    """The note about edits of a skill that a change moves into the history."""
+    return say(
+        "`{name}` was edited meanwhile; your edits are kept in `{path}`", name=name, path=old
+    )
+
+
+def _left_note(name: str) -> str:
+    return say("`{name}` was changed meanwhile and was left as it is", name=name)
 
 
 def swap_in(staged: str, target: str, old: str) -> None:
@@ -266,7 +274,7 @@ def _finish_lockfile(
     except LockBroken as exc:
         if isinstance(exc.__cause__, OSError):
             raise exc.__cause__ from exc
-        notes.append(say("the lockfile is damaged and was left as it is"))
+        notes.append(_left_note(os.path.basename(scope.lock)))
         return
     changed = apply_rows(lock, (name for name in record.locked if name not in failed), after)
     if changed != lock:

@@ -4,7 +4,7 @@ Signatures are made and verified by `ssh-keygen -Y`, so that agents, passphrases
 work, and no private key is read here. Only the user's own list names signers; a project cannot.
 
     allowed_signers     OpenSSH's format: an identity, options, a public key
-    revoked_signers     public keys, or an OpenSSH revocation list
+    revoked_signers     public keys
 
 A signature covers two lines, `satchel-skill-1` and `tree: sha256:…`, the digest of every file but
 the signature. `ssh-keygen` can verify it without Satchel.
@@ -124,28 +124,29 @@ def add_signer(signers: Signers, identity: str, public_key: str, until: str = ""
     """
     if not _IDENTITY.fullmatch(identity):
         raise InvalidInput(
-            say("`{name}` cannot be a signer's identity", name=identity),
-            say("Use an e-mail address or a name without spaces, quotes, commas and wildcards"),
+            say("`{name}` is not a valid name", name=identity),
+            say("Use an e-mail address"),
         )
     found = _KEY.match(public_key.strip())
     data = _decoded(found["key"]) if found else None
     if found is None or data is None or found["kind"] not in KEY_TYPES:
         raise InvalidInput(
-            say("That is not an ed25519 public key"),
-            say("Give the `.pub` file of a key made by `ssh-keygen -t ed25519`"),
+            say(
+                "The key is of the kind `{kind}`, not ed25519", kind=found["kind"] if found else "?"
+            ),
+            say("Run `{command}`", command="ssh-keygen -t ed25519"),
         )
-    if not _is_revocation_list(signers.revoked) and any(
-        found["key"] in line for line in _read_lines(signers.revoked)
-    ):
+    if any(found["key"] in line for line in _read_lines(signers.revoked)):
         raise Refused(
             say("The key `{key}` was revoked", key=fingerprint_of(data)),
-            say("Ask for a new key, or delete the line in `{path}`", path=signers.revoked),
+            say("Ask for a new key"),
         )
     options = f'namespaces="{NAMESPACE}"'
     if until:
         if not _DAY.fullmatch(until):
             raise InvalidInput(
-                say("`{value}` is not a day", value=until), say("Write it as `2027-12-31`")
+                say("`{value}` is not valid", value=until),
+                say("Write `{value}`", value="2027-12-31"),
             )
         options += f',valid-before="{until.replace("-", "")}"'
     row = f"{identity} {options} {found['kind']} {found['key']}"
@@ -174,17 +175,12 @@ def remove_signer(signers: Signers, identity: str, *, revoke: bool = False) -> l
     if not gone:
         raise NotFound(
             say("There is no signer `{name}`", name=identity),
-            say("Run `satchel signers list` to see them"),
+            say("Run `{command}`", command="satchel sign --signers"),
         )
     rows = {
         line: signer for line in _read_lines(signers.allowed) if (signer := _parse(line)) in gone
     }
     if revoke:
-        if _is_revocation_list(signers.revoked):
-            raise Refused(
-                say("`{path}` is a revocation list of OpenSSH", path=signers.revoked),
-                say("Add the key with `ssh-keygen -k -u -f {path} KEY.pub`", path=signers.revoked),
-            )
         keys = [f"{found['kind']} {found['key']}" for row in rows if (found := _KEY.search(row))]
         _edit_lines(signers.revoked, lambda lines: [*lines, *(k for k in keys if k not in lines)])
     _edit_lines(signers.allowed, lambda lines: [line for line in lines if line not in rows])
@@ -231,18 +227,9 @@ def _read_lines(path: str) -> list[str]:
         return []
     except (OSError, ValueError) as exc:
         raise SettingsError(
-            say("`{path}` cannot be read: {reason}", path=path, reason=exc), say("Correct the file")
+            say("`{path}` cannot be read: {reason}", path=path, reason=exc), say("Correct it")
         ) from exc
     return text[:_MAX_SIGNERS_BYTES].splitlines()
-
-
-def _is_revocation_list(path: str) -> bool:
-    """Whether a file is a binary revocation list, which only `ssh-keygen` can change."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(6) == b"SSHKRL"
-    except OSError:
-        return False
 
 
 def _edit_lines(path: str, change: Callable[[list[str]], list[str]]) -> None:
@@ -252,9 +239,7 @@ def _edit_lines(path: str, change: Callable[[list[str]], list[str]]) -> None:
         Refused: it cannot be written.
     """
     if not path:
-        raise Refused(
-            say("There is no folder to keep signers in"), say("Set `HOME` or `SATCHEL_HOME`")
-        )
+        raise Refused(say("There is no home folder"), say("Set `HOME` or `SATCHEL_HOME`"))
     try:
         with locked(path + ".lock"):
             text = "\n".join([*change(_read_lines(path)), ""])
@@ -262,7 +247,7 @@ def _edit_lines(path: str, change: Callable[[list[str]], list[str]]) -> None:
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
-            say("Make the folder writable, or set `SATCHEL_HOME` to one that is"),
+            say("Check the permissions"),
         ) from exc
 
 
@@ -336,31 +321,30 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
     key = os.path.abspath(os.path.expanduser(key))
     if not os.path.isfile(key):
         raise NotFound(
-            say("There is no key `{path}`", path=key),
-            say("Make one: `ssh-keygen -t ed25519 -f {path}`", path=key),
+            say("There is no `{path}`", path=key),
+            say("Run `{command}`", command="ssh-keygen -t ed25519"),
         )
     tree = tree or FolderTree(folder)
     if not main_file(file.path for file in tree.files):
         raise NotFound(
-            say("There is no SKILL.md in `{path}`", path=folder), say("Give the skill's folder")
+            say("There is no SKILL.md in `{path}`", path=folder), say("Give the folder of a skill")
         )
     if any("__pycache__" in file.path.split("/") for file in tree.files):
         raise Refused(
-            say("`{path}` has a `__pycache__` folder, which nobody reads", path=folder),
-            say("Remove it, then sign again"),
+            say("`{path}` has a `__pycache__` folder", path=folder),
+            say("Remove it"),
         )
     words = ["-Y", "sign", "-f", key, "-n", NAMESPACE]
     status, made, errors = _run(words, statement(tree), seconds=_SIGN_TIMEOUT_S)
     if status:
         raise Refused(
-            say("`ssh-keygen` did not sign: {reason}", reason=_last_line(errors)),
-            say("Try it by hand: `ssh-keygen -Y sign -f {path} -n satchel FILE`", path=key),
+            say("`ssh-keygen` failed: {reason}", reason=_last_line(errors)), say("Try again")
         )
     kind = _open_envelope(made).kind
     if kind not in KEY_TYPES:
         raise InvalidInput(
-            say("`{path}` is a key of the kind `{kind}`, not ed25519", path=key, kind=kind),
-            say("Make one: `ssh-keygen -t ed25519`"),
+            say("The key is of the kind `{kind}`, not ed25519", kind=kind),
+            say("Run `{command}`", command="ssh-keygen -t ed25519"),
         )
     path = os.path.join(folder, SIGNATURE)
     try:
@@ -368,7 +352,7 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
-            say("Check the permissions of the folder"),
+            say("Check the permissions"),
         ) from exc
     return path
 
@@ -393,18 +377,18 @@ def verify_tree(tree: Tree, signers: Signers | None = None) -> Signature:
     if data is None:
         raise Refused(
             say("The skill is not signed"),
-            say("Sign it with `satchel sign`, or ask whoever made it"),
+            say("Run `{command}`", command="satchel sign"),
         )
     envelope = _open_envelope(data)
     if envelope.namespace != NAMESPACE:
         raise Refused(
             say("The signature was made for `{name}`, not for skills", name=envelope.namespace),
-            say("Sign it again with `satchel sign`"),
+            say("Run `{command}`", command="satchel sign"),
         )
     if envelope.kind not in KEY_TYPES:
         raise Refused(
-            say("The signature is by a key of the kind `{kind}`, not ed25519", kind=envelope.kind),
-            say("Sign it again with an ed25519 key"),
+            say("The key is of the kind `{kind}`, not ed25519", kind=envelope.kind),
+            say("Run `{command}`", command="satchel sign"),
         )
     import tempfile
 
@@ -433,38 +417,27 @@ def _verify(text: bytes, path: str, envelope: _Envelope, signers: Signers) -> Si
     if status:
         raise Changed(
             say("The files are not those that were signed with `{key}`", key=key),
-            say("Get the skill again from whoever signed it"),
+            say("Run `{command}`", command="satchel install --frozen"),
         )
-    raise _not_allowed(envelope.key, signers, found=bool(names))
+    raise _not_allowed(envelope.key, signers)
 
 
-def _not_allowed(key: bytes, signers: Signers, *, found: bool) -> Refused:
+def _not_allowed(key: bytes, signers: Signers) -> Refused:
     """The reason why a correct signature is not accepted."""
     mark = fingerprint_of(key)
     entries = [one for one in list_signers(signers) if one.key == mark]
     if not entries:
         return Refused(
-            say("The skill was signed with `{key}`, which is nobody's on your list", key=mark),
-            say(
-                "If you know whose key it is, run `satchel signers add IDENTITY --key FILE.pub`, "
-                "otherwise do not trust it"
-            ),
-        )
-    name = entries[0].identity
-    until = entries[0].until
-    if not found and until:
-        return Refused(
-            say("The key of `{name}` counted until {day}", name=name, day=until),
-            say("Ask `{name}` to sign with a new key", name=name),
-        )
-    if found and signers.revoked and os.path.exists(signers.revoked):
-        return Refused(
-            say("The key `{key}` of `{name}` was revoked", key=mark, name=name),
-            say("Ask `{name}` to sign with a new key", name=name),
+            say("The skill was signed with the unknown key `{key}`", key=mark),
+            say("If you know whose it is: `satchel sign --trust-key FILE.pub --as IDENTITY`"),
         )
     return Refused(
-        say("The key of `{name}` does not count for skills", name=name),
-        say("See its line in `{path}`", path=signers.allowed),
+        say(
+            "The key `{key}` of `{name}` was revoked, has expired or is not for skills",
+            key=mark,
+            name=entries[0].identity,
+        ),
+        say("Ask for a new key"),
     )
 
 
@@ -501,11 +474,11 @@ def _signature_of(tree: Tree) -> bytes | None:
     for file in tree.files:
         if file.path == SIGNATURE:
             if file.mode == "link":
-                raise _damaged(say("it is a link"))
+                raise _damaged()
             try:
                 return read_whole(tree, SIGNATURE, _MAX_SIGNATURE_BYTES)
             except SkillBroken as exc:
-                raise _damaged(say("it is too large")) from exc
+                raise _damaged() from exc
     return None
 
 
@@ -519,17 +492,17 @@ def _open_envelope(data: bytes) -> _Envelope:
 
     lines = data.strip().splitlines()
     if len(lines) < 3 or lines[0].strip() != _HEAD or lines[-1].strip() != _FOOT:
-        raise _damaged(say("it does not look like one"))
+        raise _damaged()
     try:
         blob = b64decode(b"".join(line.strip() for line in lines[1:-1]), validate=True)
         if blob[:10] != b"SSHSIG\0\0\0\1":
-            raise _damaged(say("it does not look like one"))
+            raise _damaged()
         key, rest = _read_ssh_string(blob[10:])
         namespace, _ = _read_ssh_string(rest)
         kind, _ = _read_ssh_string(key)
         return _Envelope(key, kind.decode("ascii"), namespace.decode("utf-8"))
     except ValueError as exc:
-        raise _damaged(say("it does not look like one")) from exc
+        raise _damaged() from exc
 
 
 def _read_ssh_string(data: bytes) -> tuple[bytes, bytes]:
@@ -540,10 +513,10 @@ def _read_ssh_string(data: bytes) -> tuple[bytes, bytes]:
     return data[4 : 4 + size], data[4 + size :]
 
 
-def _damaged(reason: str) -> Changed:
+def _damaged() -> Changed:
     return Changed(
-        say("The signature `{file}` is damaged: {reason}", file=SIGNATURE, reason=reason),
-        say("Get the skill again from whoever signed it"),
+        say("`{path}` is damaged", path=SIGNATURE),
+        say("Run `{command}`", command="satchel install --frozen"),
     )
 
 
@@ -562,23 +535,15 @@ def _run(
     program = shutil.which("ssh-keygen")
     if program is None:
         raise MissingExtra(
-            say("Signatures need the program `ssh-keygen`, which is not installed"),
-            say("Install OpenSSH 8.2 or later, such as the package `openssh-client`"),
+            say("`{name}` is not installed", name="ssh-keygen"),
+            say("Run `{command}`", command="apt install openssh-client"),
         )
     try:
         done = subprocess.run(  # noqa: S603 - a list of words; untrusted content is in files
             [program, *words], input=text, capture_output=True, timeout=seconds, check=False
         )
-    except subprocess.TimeoutExpired as exc:
-        raise Refused(
-            say("`ssh-keygen` gave no answer within {count} seconds", count=seconds),
-            say("Try again, and answer what it asks"),
-        ) from exc
-    except OSError as exc:
-        raise Refused(
-            say("`ssh-keygen` cannot be run: {reason}", reason=exc.strerror or exc),
-            say("Check its permissions"),
-        ) from exc
+    except (subprocess.TimeoutExpired, OSError) as exc:
+        raise Refused(say("`ssh-keygen` failed: {reason}", reason=exc), say("Try again")) from exc
     return done.returncode, done.stdout, done.stderr
 
 

@@ -15,11 +15,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from satchel._fs import check_lock_file, locked
-from satchel.errors import Conflict, SkillBroken, Unsafe
+from satchel.errors import Conflict
 from satchel.i18n import say
 from satchel.library.fingerprint import list_stamps
 from satchel.library.lockfile import check_id
 from satchel.skill.file_tree import LIMITS, FolderTree, TreeDigest, digest_of
+from satchel.store.archive.rules import refuse
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.trees import PathState, has_changed
 from satchel.store.workdir import prepare_scope
@@ -106,8 +107,7 @@ class StagingFolder:
             over: The folder that it replaces or derives from; its mode bits are not widened.
 
         Raises:
-            Unsafe: a path leads elsewhere, or two paths are one file on this file system.
-            SkillBroken: it is too large.
+            Unsafe: a path leads elsewhere, two paths are one file here, or it is too large.
             Refused: it cannot be written.
         """
         folder = self.folder(skill_id)
@@ -115,7 +115,7 @@ class StagingFolder:
             taken = os.listdir(folder)
         if taken:
             raise Conflict(
-                say("The skill `{name}` is there twice", name=skill_id), say("Choose one of them")
+                say("`{path}` exists already", path=skill_id), say("Choose another name")
             )
         try:
             with disk_errors_as_refusal(folder):
@@ -157,19 +157,12 @@ def _write_files(folder: str, tree: Tree) -> dict[str, str]:
         try:
             descriptor = os.open(path, _CREATE_FLAGS, mode)
         except FileExistsError as exc:
-            raise Unsafe(
-                "name-twice",
-                say("`{path}` has the same name as another file on this system", path=file.path),
-                say("Rename one of them"),
-            ) from exc
+            raise refuse("case-conflict", file.path) from exc
         with os.fdopen(descriptor, "wb", buffering=0) as stream:
             for chunk in tree.chunks(file.path):
                 room -= len(chunk)
                 if room < 0:
-                    raise SkillBroken(
-                        say("The skill is larger than {size} MiB", size=LIMITS.size >> 20),
-                        say("Remove what the skill does not need"),
-                    )
+                    raise refuse("too-large", file.path, f"{LIMITS.size >> 20} MiB")
                 total.update(chunk)
                 rest = memoryview(chunk)
                 while rest:
@@ -205,11 +198,7 @@ def _restrict_mode(new: str, old: str) -> None:
 def _make_parents(folder: str, file: TreeFile, made: set[str]) -> None:
     parts = file.path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts) or os.path.isabs(file.path):
-        raise Unsafe(
-            "path-escapes",
-            say("`{path}` leads out of the skill's folder", path=file.path),
-            say("Do not use what this comes from"),
-        )
+        raise refuse("path-escapes", file.path)
     here = ""
     for part in parts[:-1]:
         here = f"{here}/{part}" if here else part

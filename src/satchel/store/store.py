@@ -18,14 +18,11 @@ from satchel.errors import (
     Incomplete,
     InvalidInput,
     NotFound,
-    Refused,
     SatchelError,
 )
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource, read_lock, recover_entries
-from satchel.skill.file_tree import FolderTree, MemoryTree, main_file
-from satchel.skill.metadata import MAX_NAME_CHARS, NAME, slug
-from satchel.store import history
+from satchel.skill.file_tree import FolderTree, MemoryTree
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
 from satchel.store.journal import SkillChange, refuse_repository
 from satchel.store.plan import ChangePlan, ChangeStep
@@ -35,8 +32,12 @@ from satchel.store.sources import source_of
 from satchel.store.staging import StagingFolder
 from satchel.store.transaction import PendingChange, Receipt, commit
 from satchel.store.tree_merge import verify_one
-from satchel.store.trees import digest_at, state_at
+from satchel.store.trees import state_at
+from satchel.store.undo import Undone, last_locked
+from satchel.store.undo import history as read_entries
+from satchel.store.undo import undo as undo_change
 from satchel.store.update import edit_step, lock_step, plan_install, plan_update, rename_steps
+from satchel.store.workdir import not_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -49,13 +50,14 @@ if TYPE_CHECKING:
     from satchel.store.planner import SelectedSkill
     from satchel.store.sources import Bundle
     from satchel.store.tree_merge import InstallState
+    from satchel.store.undo import HistoryEntry
     from satchel.store.workdir import Scope
 
 
 _TRUSTED_OPS = frozenset(("add", "import", "install", "init"))
 """Operations that trust their result: the user chose it."""
 _AUTHORED_OPS = frozenset(("add", "init"))
-_Result = TypeVar("_Result", Receipt, history.Undone)
+_Result = TypeVar("_Result", Receipt, Undone)
 _Params = ParamSpec("_Params")
 
 
@@ -142,8 +144,8 @@ class Store:
         """
         if os.path.lexists(os.path.join(self.scope.folder, skill_id)):
             raise InvalidInput(
-                say("The skill `{name}` exists already", name=skill_id),
-                say("Choose another name, or edit `{path}`", path=self._shown(skill_id)),
+                say("`{path}` exists already", path=skill_id),
+                say("Choose another name"),
             )
 
         def steps(builder: StepBuilder) -> Iterator[ChangeStep]:
@@ -298,16 +300,10 @@ class Store:
         Raises:
             InvalidInput: the new name is not valid, or is taken.
         """
-        if not NAME.fullmatch(new) or len(new) > MAX_NAME_CHARS:
-            raise InvalidInput(
-                say("`{name}` cannot be a skill's name: use a-z, 0-9 and single hyphens", name=new),
-                say("Try `{name}`", name=slug(new)),
-            )
+        check_new_id(new)
         skill_id = self.resolve(name)
         if os.path.lexists(os.path.join(self.scope.folder, new)):
-            raise InvalidInput(
-                say("The skill `{name}` exists already", name=new), say("Choose another name")
-            )
+            raise InvalidInput(say("`{path}` exists already", path=new), say("Choose another name"))
         return self._plan("rename", lambda builder: rename_steps(builder, skill_id, new))
 
     @_recovering
@@ -377,7 +373,7 @@ class Store:
             return Receipt(0, repaired=(*plan.stage.notes, *repaired), kept=kept)
         pending = PendingChange(
             plan.op,
-            listed(f"`{step.id}`" for step in steps[:5]),
+            join_names(f"`{step.id}`" for step in steps[:5]),
             [
                 SkillChange(
                     step.id,
@@ -411,9 +407,11 @@ class Store:
         was_trusted = any(self.trust.trusts(one, self.scope.boundary) for one in targets)
         was_made = any(self.trust.is_authored(one) for one in targets)
         made = op in _AUTHORED_OPS or (op == "rename" and was_made)
-        for step in gone:
-            self.trust.suspend(self.scope.target(step.id), step.was)
         put = [step for step in steps if step.kind != "remove"]
+        self.trust.suspend(
+            {self.scope.target(step.id): step.was for step in steps},
+            keep=[self.scope.target(step.id) for step in put],
+        )
         for step in put:
             if accepted and step.blocked and step.tree_digest is not None and step.after:
                 self.trust.accept(step.tree_digest.digest, step.after.scan.accepted)
@@ -440,7 +438,7 @@ class Store:
         """Whether this user accepted this content before."""
         return step.tree_digest is not None and self.trust.accepts(step.tree_digest.digest)
 
-    def undo(self, *, redo: bool = False, number: int = 0) -> history.Undone:
+    def undo(self, *, redo: bool = False, number: int = 0) -> Undone:
         """Undo the last change.
 
         Args:
@@ -454,21 +452,20 @@ class Store:
             Incomplete: it was undone, but the trust could not be saved, or the disk did not
                 confirm it.
         """
-        undone = history.undo(self.scope, redo=redo, number=number)
+        undone = undo_change(self.scope, redo=redo, number=number)
         self._invalidate()
-        return self._complete(undone, lambda: self._restore_trust(undone.ids))
+        return self._complete(undone, lambda: self._restore_trust(undone.changes))
 
-    def _restore_trust(self, ids: Iterable[str]) -> None:
-        """Revoke the trust of skills that an undo removed, and restore that of others."""
-        for target in map(self.scope.target, ids):
-            if os.path.lexists(target):
-                self.trust.restore(target, digest_at(target))
-            else:
-                self.trust.revoke(target)
+    def _restore_trust(self, changes: Iterable[SkillChange]) -> None:
+        """Restore the trust of the restored contents, and revoke that of the replaced ones."""
+        at = {self.scope.target(change.id): change for change in changes}
+        self.trust.suspend({target: change.before for target, change in at.items()})
+        for target, change in at.items():
+            self.trust.restore(target, change.after)
 
-    def history(self) -> list[history.HistoryEntry]:
+    def history(self) -> list[HistoryEntry]:
         """The changes that can be undone, newest first."""
-        return history.history(self.scope)
+        return read_entries(self.scope)
 
     def require_complete(self, plan: ChangePlan, *, accept_risk: str = "") -> None:
         """Refuse a plan with refused or blocked steps.
@@ -497,7 +494,7 @@ class Store:
             Incomplete: the disk did not confirm it; `receipt` has the returned value.
         """
         there = set(self._ids())
-        past = history.last_locked(self.scope)
+        past = last_locked(self.scope)
         sound = {name: entry for name, entry in past.items() if name in there}
         sound |= recover_entries(self.scope.lock)
         lost = sorted(name for name in there if name not in sound)
@@ -552,26 +549,15 @@ class Store:
             if os.path.realpath(skill.origin.root) == os.path.realpath(self.scope.folder):
                 if "/" not in skill.head.id:
                     return skill.head.id
-                raise Refused(
-                    say("`{name}` lies within another folder, `{path}`",
-                        name=name, path=skill.head.id),
-                    say("Change that folder by hand"),
-                )  # fmt: skip
+                raise not_ours(skill)
         if elsewhere:
-            skill = elsewhere[0]
-            raise Refused(
-                say("`{name}` ships with a product and cannot be changed", name=name)
-                if skill.is_system
-                else say("`{name}` is in `{place}`, which Satchel does not write to",
-                         name=name, place=skill.origin.label),
-                say("Exclude it: add its name to the setting `exclude`"),
-            )  # fmt: skip
+            raise not_ours(elsewhere[0])
         near = close_names(name, {*lock, *self._ids()})
         raise NotFound(
-            say("There is no skill `{name}` in `{folder}`", name=name, folder=self.scope.folder),
-            say("Did you mean {names}?", names=listed(near))
+            say("There is no skill `{name}`", name=name),
+            say("Did you mean {names}?", names=join_names(near))
             if near
-            else say("Run `satchel list --all` to see what there is"),
+            else say("Run `{command}`", command="satchel list --all"),
         )
 
     def tree(self, name: str) -> Tree:
@@ -582,10 +568,8 @@ class Store:
         skill_id = self.resolve(name)
         if skill_id not in lock:
             raise NotFound(
-                say(
-                    "`{name}` is not in the lockfile: it did not come from anywhere", name=skill_id
-                ),
-                say("Import it from its source to have it locked"),
+                say("`{name}` is not in the lockfile", name=skill_id),
+                say("Run `{command}`", command="satchel install SOURCE"),
             )
         return lock[skill_id]
 
@@ -599,11 +583,6 @@ class Store:
             for name in names
             if not name.startswith(".") and os.path.isdir(os.path.join(self.scope.folder, name))
         ]
-
-    def _shown(self, skill_id: str) -> str:
-        folder = self.scope.target(skill_id)
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        return os.path.relpath(os.path.join(folder, main_file(names) or "SKILL.md"))
 
     def _plan(
         self, op: str, make: Callable[[StepBuilder], Iterable[ChangeStep]], lock: Lock | None = None
@@ -619,7 +598,7 @@ class Store:
 
 def _blocked(steps: Sequence[ChangeStep]) -> Blocked:
     return Blocked(
-        say("The scan blocked {names}", names=listed(f"`{step.id}`" for step in steps)),
+        say("The scan blocked {names}", names=join_names(f"`{step.id}`" for step in steps)),
         say("Read what it found; to install it all the same, give `--accept-risk WHY`"),
     )
 

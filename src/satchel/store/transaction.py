@@ -26,12 +26,11 @@ from satchel.store import journal
 from satchel.store.disk_errors import (
     changed_meanwhile,
     disk_errors_as_refusal,
-    hint_for,
     path_of_error,
     reason_of,
     to_refusal,
 )
-from satchel.store.history_log import next_number, prune
+from satchel.store.history import next_number, prune
 from satchel.store.journal import (
     ENTRY_FILE,
     JOURNAL_FILE,
@@ -104,7 +103,7 @@ def commit(scope: Scope, pending: PendingChange, stage: StagingFolder | None = N
     try:
         pending = pending._replace(changes=relative_to_work(scope, pending.changes))
     except ValueError as exc:
-        raise InvalidInput(say("The change cannot be made: {reason}", reason=exc)) from exc
+        raise InvalidInput(str(exc)) from exc
     with disk_errors_as_refusal(scope.root):
         if stage is not None and (any(one.staged for one in pending.changes) or pending.bases):
             sync_tree(stage.path)
@@ -159,10 +158,7 @@ def commit_locked(
     try:
         prune(scope, after)
     except OSError as exc:
-        text = say("The change is complete, but the old history could not be cleared: `{path}`: "
-                   "{reason}",
-                   path=path_of_error(exc, scope.work), reason=reason_of(exc))  # fmt: skip
-        notes = (text,)
+        notes = (_done_but(exc, scope),)
     return Receipt(record.number, texts, notes, trouble)
 
 
@@ -220,12 +216,13 @@ def _execute(
         sync_folder(record.entry(scope))
         sync_folder(scope.work)
     except OSError as exc:
-        return (
-            say("The change was made, but the disk did not confirm it: `{path}`: {reason}",
-                path=path_of_error(exc, scope.work), reason=reason_of(exc)),
-            say("Run `satchel verify`, and look after the disk"),
-        )  # fmt: skip
+        return _done_but(exc, scope), say("Run `{command}`", command="satchel verify")
     return ()
+
+
+def _done_but(exc: OSError, scope: Scope) -> str:
+    reason = f"`{path_of_error(exc, scope.work)}`: {reason_of(exc)}"
+    return say("The change was made, but: {reason}", reason=reason)
 
 
 def _execute_change(
@@ -299,7 +296,7 @@ def _roll_back(
             say("`{path}`: {reason}; the change is incomplete and could not be taken back: "
                 "the next command will finish it",
                 path=path_of_error(why, scope.root), reason=reason_of(why)),
-            hint_for(why),
+            say("Try again"),
         ) from exc  # fmt: skip
     with suppress(OSError):  # the old state is in place, confirmed or not
         sync_folder(scope.work)

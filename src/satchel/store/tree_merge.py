@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel.errors import SatchelError
 from satchel.library.integrity import generated
-from satchel.skill.file_tree import FolderTree, TreeDigest, digest_of, read_whole, seal
+from satchel.skill.file_tree import FolderTree, TreeDigest, digest_of, hash_tree, read_whole
 from satchel.store.signing import check_signature
 from satchel.store.trees import ComposedTree, HashedTree, digest_tree
 
@@ -203,7 +203,7 @@ def verify_one(scope: Scope, entry: LockEntry | None, skill_id: str) -> InstallS
         return InstallState(skill_id, "missing", entry)
     try:
         tree = FolderTree(folder)
-        here = seal(tree)
+        here = hash_tree(tree)
     except (SatchelError, OSError) as exc:
         return InstallState(skill_id, "unreadable", entry, reason=str(exc).split("\n", 1)[0])
     locked = entry.files if entry is not None else {}

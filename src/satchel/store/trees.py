@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import SatchelError
 from satchel.library.fingerprint import is_settled, list_stamps
-from satchel.skill.file_tree import FolderTree, TreeFile, read_whole, seal
+from satchel.skill.file_tree import FolderTree, TreeFile, hash_tree, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ class HashedTree:
     def fingerprint(self) -> TreeDigest:
         """The digests of the files and of the whole tree."""
         if self._fingerprint is None:
-            self._fingerprint = seal(self._tree)
+            self._fingerprint = hash_tree(self._tree)
         return self._fingerprint
 
     @property
@@ -57,7 +57,7 @@ class HashedTree:
 
 def digest_tree(tree: Tree) -> TreeDigest:
     """The digests of a tree; it is not read when it carries them."""
-    return tree.fingerprint if isinstance(tree, HashedTree) else seal(tree)
+    return tree.fingerprint if isinstance(tree, HashedTree) else hash_tree(tree)
 
 
 class ComposedTree:
@@ -106,7 +106,7 @@ def state_at(path: str) -> PathState:
             return PathState(NO_DIGEST)
         began = time.time_ns()
         rows = list_stamps(path)  # before hashing: a file that changes later differs from its row
-        found = seal(FolderTree(path))
+        found = hash_tree(FolderTree(path))
         return PathState(found.digest, found, rows if is_settled(rows, began) else None)
     except (FileNotFoundError, NotADirectoryError):
         # It is not there, or is being changed right now.

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from satchel.errors import Changed, Conflict, NotFound, Refused, SatchelError
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import skill_md_name
@@ -108,10 +108,9 @@ def _find_again(bundle: Bundle, place: LockedSource) -> Tree:
     found = find_skills(bundle.tree, place.path)
     if not any(item.path == place.path for item in found):
         raise NotFound(
-            say("`{source}` has no skill in `{path}` any more",
-                source=place.url, path=place.path or "."),
-            say("Look where it went, and import it from there"),
-        )  # fmt: skip
+            say("There is no `{path}`", path=place.path or "."),
+            say("Check the path"),
+        )
     return subtree(bundle.tree, place.path)
 
 
@@ -132,16 +131,14 @@ def _merge_step(
         raise Conflict(
             say("`{name}` has edits of yours, and the version they began with is gone",
                 name=entry.id),
-            say("Set them aside, then run `satchel update {name} --discard-edits`", name=entry.id),
+            _discard_hint(entry),
         )  # fmt: skip
     merged = merge_trees(base, mine, theirs)
     if merged.tree is None:
         raise Conflict(
             say("Your edits of `{name}` and the update change the same lines of {files}",
-                name=entry.id, files=listed(f"`{path}`" for path in merged.conflicts)),
-            say("See theirs with `satchel update {name} --discard-edits --dry-run`; without "
-                "`--dry-run` it replaces yours, and `satchel undo` brings them back",
-                name=entry.id),
+                name=entry.id, files=join_names(f"`{path}`" for path in merged.conflicts)),
+            _discard_hint(entry),
         )  # fmt: skip
     step = builder.from_tree(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept)
     if step.after is None or mine.digest == entry.tree:
@@ -151,6 +148,11 @@ def _merge_step(
     return step._replace(
         after=step.after._replace(tree=locked.digest, files=locked.files, upstream="")
     )
+
+
+def _discard_hint(entry: LockEntry) -> str:
+    return say("`satchel update {name} --discard-edits` replaces your edits; `satchel undo` brings "
+               "them back", name=entry.id)  # fmt: skip
 
 
 def open_base(scope: Scope, entry: LockEntry, digest: str = "") -> HashedTree | None:
@@ -204,9 +206,7 @@ def lock_step(
         try:
             return signer(tree) if signer is not None else ""
         except Changed:
-            notes.append(
-                say("The signature does not fit the edits: sign it yourself, or remove `SKILL.sig`")
-            )
+            notes.append(say("The signature does not fit the edits"))
             return ""
 
     step = builder.from_tree(
@@ -264,10 +264,10 @@ def _with_name(tree: Tree, new: str, skill_id: str) -> Tree:
     if MANIFEST in content:
         raise Refused(
             say("The tools of `{name}` are called after its folder", name=skill_id),
-            say("Rename the tools in its skill.yaml, then move the folder by hand"),
+            say("Change it by hand"),
         )
     if not file:
-        raise NotFound(say("`{name}` has no SKILL.md", name=skill_id))
+        raise NotFound(say("There is no SKILL.md in `{path}`", path=skill_id))
     text, mode = content[file]
     head, fence, rest = text.partition(b"\n---")
     line = f"name: {new}".encode()
@@ -337,7 +337,7 @@ def _locked_tree(
     if fetched is None:
         raise Refused(
             say("What was imported as `{name}` is not kept here", name=entry.id),
-            say("Run `satchel install --frozen` in a terminal of this machine: it fetches it"),
+            say("Run `{command}`", command="satchel install --frozen"),
         )
     place = entry.place
     key = (place.kind, place.url, place.ref, place.commit)
@@ -353,13 +353,7 @@ def _locked_tree(
     tree = HashedTree(subtree(bundle.tree, place.path))
     if tree.digest == entry.tree:
         return tree
-    if entry.edited and tree.digest == entry.upstream:
-        raise Changed(
-            say("`{name}` is locked with local edits, which its source does not have",
-                name=entry.id),
-            say("Keep the folder itself in version control, or lock the source's version"),
-        )  # fmt: skip
     raise Changed(
-        say("`{name}` is not what was locked: its source changed", name=entry.id),
-        say("Run `satchel update {name}` to see what changed", name=entry.id),
+        say("`{name}` is not what was locked: its source differs", name=entry.id),
+        say("Run `{command}`", command=f"satchel update {entry.id}"),
     )

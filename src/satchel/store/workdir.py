@@ -89,9 +89,7 @@ def scope_of(settings: Settings, name: Name) -> Scope:
     else:
         folder = global_folder()
         if not folder:
-            raise AccessDenied(
-                say("There is no home folder to keep skills in"), say("Set `HOME` to one")
-            )
+            raise AccessDenied(say("There is no home folder"), say("Set `HOME` or `SATCHEL_HOME`"))
         scope = Scope(name, folder, marks=key_path(settings.paths.state))
     check_places(scope)
     return scope
@@ -117,7 +115,7 @@ def check_places(scope: Scope) -> None:
             if not is_really_inside(path, scope.boundary):
                 raise AccessDenied(
                     say("`{path}` leads outside the project", path=path),
-                    say("Replace the link by a folder"),
+                    say("Replace the link by a copy"),
                 )
     _check_kind(scope.work, stat.S_ISDIR)
 
@@ -127,12 +125,7 @@ def _check_kind(path: str, is_kind: Callable[[int], bool]) -> None:
         mode = os.lstat(path).st_mode
     except OSError:  # missing, or unreadable: the code that needs it reports that
         return
-    if stat.S_ISLNK(mode):
-        raise AccessDenied(
-            say("`{path}` is a link; Satchel works only in a folder of its own", path=path),
-            say("Remove the link"),
-        )
-    if not is_kind(mode):
+    if stat.S_ISLNK(mode) or not is_kind(mode):
         raise AccessDenied(
             say("`{path}` is not what Satchel puts there", path=path), say("Move it elsewhere")
         )
@@ -144,25 +137,22 @@ def scope_name_of(settings: Settings, skill: Skill) -> Name:
     Raises:
         Refused: it ships with a product, or lies where Satchel does not write.
     """
-    if skill.is_system:
-        raise Refused(
-            say("`{name}` ships with a product and cannot be changed", name=skill.name),
-            say("Exclude it: add its name to the setting `exclude`"),
-        )
     name = _scope_at(settings, skill)
-    if name is None or skill.origin.remote or not skill.origin.writable:
-        raise Refused(
-            say("`{name}` is in `{place}`, which Satchel does not write to",
-                name=skill.name, place=skill.origin.label),
-            say("Change it where it comes from"),
-        )  # fmt: skip
+    if name is None or skill.is_system or skill.origin.remote or not skill.origin.writable:
+        raise not_ours(skill)
     if "/" in skill.head.id or not skill.head.id:
-        raise Refused(
-            say("`{name}` lies within another folder, `{path}`",
-                name=skill.name, path=skill.head.id),
-            say("Change that folder by hand"),
-        )  # fmt: skip
+        raise not_ours(skill)
     return name
+
+
+def not_ours(skill: Skill) -> Refused:
+    """The refusal to change a skill that Satchel does not manage."""
+    place = skill.origin.label if "/" not in skill.head.id else skill.head.id
+    return Refused(
+        say("`{name}` is in `{place}`, which Satchel does not write to",
+            name=skill.name, place=place),
+        say("Change it there, or exclude it with the setting `exclude`"),
+    )  # fmt: skip
 
 
 def _scope_at(settings: Settings, skill: Skill) -> Name | None:

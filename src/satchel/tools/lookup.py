@@ -50,11 +50,7 @@ def not_offered(call: ToolCall, snapshot: Snapshot, skill: Skill, waiting: str =
     """The reply for a skill that exists but is not active."""
     name = one_line(skill.name, 100)
     if skill.state == "untrusted":
-        where = one_line(skill.origin.label, 200)
-        asked = Message(
-            "The skill `{name}` came with `{where}` and is not trusted yet", name=name, where=where
-        )
-        return call.fail("PERMISSION_DENIED", asked, ask_for_trust())
+        return call.fail("PERMISSION_DENIED", *untrusted_skill(name))
     if skill.state == "blocked":
         return call.fail("PERMISSION_DENIED", *blocked_skill(skill))
     if skill.state == "shadowed":
@@ -64,7 +60,7 @@ def not_offered(call: ToolCall, snapshot: Snapshot, skill: Skill, waiting: str =
             Message(
                 "Load `{name}`: that is the one at `{ref}`",
                 name=name,
-                ref=one_line(skill.winner, 200),
+                ref=one_line(skill.shadowed_by, 200),
             ),
         )
     # A skill that a filter excludes is not named.
@@ -72,12 +68,11 @@ def not_offered(call: ToolCall, snapshot: Snapshot, skill: Skill, waiting: str =
     return unknown_skill(call, snapshot, str(given.get("name") or given.get("path") or ""), waiting)
 
 
-def ask_for_trust() -> Message:
-    """The next step for an untrusted skill."""
-    return Message(
-        "Only a person can change that, by running `satchel trust`. Ask the user, and go "
-        "on without it meanwhile",
-        people="Run `satchel trust` in the project",
+def untrusted_skill(name: str) -> tuple[Message, Message]:
+    """Message and next step for an untrusted skill."""
+    return (
+        Message("The skill `{name}` is not trusted yet", name=name),
+        for_person(Message("Run `{command}`", command="satchel trust")),
     )
 
 
@@ -85,26 +80,27 @@ def blocked_skill(skill: Skill) -> tuple[Message, Message]:
     """Message and next step for a skill that the scan blocks."""
     return (
         Message("The scan blocks the skill `{name}`", name=one_line(skill.name, 100)),
-        Message(
-            "Only a person can change that. Tell the user, and go on without it",
-            people="Read what it found with `satchel scan {name}`. To use it all the same: "
-            "`satchel trust {name} --accept-risk WHY`",
-            name=one_line(skill.typed, 100),
+        for_person(
+            Message(
+                "Read the findings with `satchel scan {name}`. To use it anyway: "
+                "`satchel trust {name} --accept-risk WHY`",
+                name=one_line(skill.reference, 100),
+            )
         ),
     )
 
 
 def refuse_use(call: ToolCall, exc: SatchelError) -> Envelope:
     """The reply for a skill that may not be used in its current state."""
-    return call.fail(
-        cast("ErrorCode", exc.code),
-        one_line(exc.message, 600),
-        Message(
-            "Only a person can decide about that ({step}). Tell the user, and "
-            "go on without it meanwhile",
-            people="{step}",
-            step=one_line(exc.hint, 300),
-        ),
+    return call.fail(cast("ErrorCode", exc.code), one_line(exc.message, 600), for_person(exc.hint))
+
+
+def for_person(step: str) -> Message:
+    """A next step that only a person can take."""
+    return Message(
+        "Only a person can change that ({step}). Tell the user, and go on without it",
+        people="{step}",
+        step=one_line(step, 300),
     )
 
 
@@ -170,12 +166,7 @@ def _broken_skill(call: ToolCall, problem: Problem, shown: str) -> Envelope:
     path = printable(problem.path)
     wrong, fix = describe_problem(problem)
     message = Message("The skill `{name}` cannot be read: {problem}", name=shown, problem=wrong)
-    step = Message(
-        "Go on without it. The user can repair it: {fix} (`{path}`)",
-        people="{fix} (`{path}`)",
-        fix=fix,
-        path=path,
-    )
+    step = for_person(Message("{fix} (`{path}`)", fix=fix, path=path))
     return call.fail(code, message, step, path=path)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from satchel._optional import renamed
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, model_language, say
 from satchel.settings import is_enabled
 from satchel.tools.base import Tool
 from satchel.tools.framing import encodable, one_line
@@ -326,8 +326,7 @@ def find_packaged(env: Mapping[str, str] | None = None) -> list[Packaged]:
 def _inspect(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
     package = f"{point.package} {point.version}".strip()
     if not _NAME.fullmatch(point.name):
-        reason = say("`{name}` is not lower-case words joined by `_`", name=point.name[:60])
-        return Packaged(point.name, package, "broken", None, reason)
+        return Packaged(point.name, package, "broken", None, _wrong_name(point.name))
     switch = switch_of(point.name)
     if not is_enabled(switch, env):
         # Checked before the import: a disabled package runs no code.
@@ -345,7 +344,7 @@ def _inspect(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
     if missing:
         reason = say(
             "it needs {names}; run `{command}`",
-            names=listed(f"`{module}`" for module in missing),
+            names=join_names(f"`{module}`" for module in missing),
             command=skill.install,
         )
         return Packaged(point.name, package, "missing", skill, reason)
@@ -366,14 +365,16 @@ def _load(value: str) -> PackagedSkill:
 
 def _record_error(skill: PackagedSkill, name: str) -> str:
     if skill.name != name:
-        return say("the skill calls itself `{name}`", name=skill.name[:60])
+        return _wrong_name(skill.name)
     names = [tool.name for tool in skill.tools]
     wrong = [tool for tool in names if not (_NAME.fullmatch(tool) and tool.startswith(f"{name}_"))]
-    if wrong:
-        return say("the tool `{tool}` does not begin with `{name}_`", tool=wrong[0][:60], name=name)
-    if not names or len(set(names)) < len(names):
-        return say("it has no tools, or two of one name")
+    if wrong or not names or len(set(names)) < len(names):
+        return _wrong_name((wrong or names or [""])[0])
     return ""
+
+
+def _wrong_name(name: str) -> str:
+    return say("`{name}` is not a valid name", name=name[:60])
 
 
 def _is_installed(module: str) -> bool:
@@ -439,7 +440,7 @@ class PackageTool(Tool):
 
     def __init__(self, skill: PackagedSkill, tool: PackagedTool, settings: Settings) -> None:
         self._tool = tool
-        self._language = settings.tool_language
+        self._language = model_language()
         self._settings = settings
         self.name = tool.name
         self.description = tool.description.to(self._language)

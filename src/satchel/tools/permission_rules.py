@@ -379,7 +379,7 @@ def as_patterns(value: Any) -> tuple[str, ...]:
         found = (None,)
     if not all(isinstance(one, str) for one in found):
         raise InvalidInput(
-            say("{value} is no list of patterns", value=repr(value)[:60]),
+            say("`{value}` is not valid", value=repr(value)[:60]),
             say("Give texts such as `Bash(git:*)`, in a list"),
         )
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.runners.base import Cancel, Program, RunRequest, RunResult
+    from satchel.runners.base import Cancel, Program, RunRequest, RunResult, Tier
     from satchel.runners.pool import Pool
     from satchel.runners.runtimes import Runtimes
     from satchel.settings import Settings
@@ -24,10 +24,12 @@ class ProgramRunner:
         settings: Settings,
         trace: Trace | None = None,
         progress: Callable[[str], None] | None = None,
+        tier: Tier | None = None,
     ) -> None:
         self.progress = progress
         self._settings = settings
         self._trace = trace
+        self._tier: Tier | None = tier
         self._lock = threading.Lock()
         self._runtimes: Runtimes | None = None
         self._runner: Pool | None = None
@@ -50,7 +52,7 @@ class ProgramRunner:
                 from satchel.runners.runtimes import Runtimes
 
                 runtimes = self._runtimes = self._runtimes or Runtimes(
-                    self._settings.paths.cache, settings=self._settings
+                    self._settings.paths.cache, settings=self._settings, tier=self._tier
                 )
         return runtimes.prepare(
             folder,
@@ -75,7 +77,9 @@ class ProgramRunner:
             with self._lock:
                 from satchel.runners.pool import Pool
 
-                runner = self._runner = self._runner or Pool(self._settings, trace=self._trace)
+                runner = self._runner = self._runner or Pool(
+                    self._settings, tier=self._tier, trace=self._trace
+                )
         return runner.run(request)
 
     def close(self) -> None:

@@ -21,12 +21,12 @@ from satchel.errors import (
     SatchelError,
     SettingsError,
 )
-from satchel.i18n import Message, language, map_text
+from satchel.i18n import Message, language, map_text, model_language
 from satchel.runners.base import BuildStopped, ProgramLimits, ProgramPermissions, RunRequest
 from satchel.skill.document import MANIFEST
 from satchel.tools.base import Tool
 from satchel.tools.framing import attribute, encodable, framed, one_line, plural
-from satchel.tools.lookup import refuse_use
+from satchel.tools.lookup import for_person, refuse_use
 from satchel.tools.packaged import ToolFailed
 from satchel.tools.secrets import Redactor
 from satchel.tools.workspace import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Library
     from satchel.library.integrity import VerifiedFolder
-    from satchel.library.tool_scanner import ToolSkill
+    from satchel.library.tool_skills import ToolSkill
     from satchel.runners.base import RunResult
     from satchel.settings import Settings
     from satchel.skill.manifest import FileAccess, ToolDecl, ToolManifest
@@ -85,40 +85,18 @@ MAX_DESCRIPTION_CHARS = 1024
 _MAX_SENTENCES_SHOWN = 6
 _MAX_STDERR_CHARS = 2_000
 _MAX_ERROR_CHARS = 2_000
-_FAULTS: dict[str, Message] = {
-    "cannot-start": Message("its program cannot be started"),
-    "timeout": Message("its program took too long and was ended"),
-    "cancelled": Message("the call was taken back"),
-    "crashed": Message("its program crashed"),
-    "exit-code": Message("its program failed"),
-    "memory": Message("its program took too much memory and was ended"),
-    "processes": Message("its program started too many processes and was ended"),
-    "no-reply": Message("its program said nothing"),
-    "partial-reply": Message("its program stopped in the middle of its answer"),
-    "too-long": Message("its program's answer is too long"),
-    "bad-utf8": Message("its program's answer is not UTF-8"),
-    "not-json": Message("its program's answer is not JSON"),
-    "not-an-object": Message("its program's answer is not a JSON object"),
-    "wrong-fields": Message("its program's answer has other fields than `output` and `error`"),
-    "two-replies": Message("its program answered more than once"),
-    "early-reply": Message("its program answered before it was asked"),
-    "closed-input": Message("its program did not read what it was asked"),
-}
 _ONE_LINE = (
     "Write one line to stdout, a JSON object with `output` and `error`, and all else to stderr: "
-    "mend `{path}`"
+    "correct `{path}`"
 )
 MENDS = {
-    "processes": "Start fewer processes at once in `{path}`",
-    "cannot-start": "Check that `{path}` can be run, and run `satchel sandbox check`",
-    "too-long": "Answer with less at once: mend `{path}`",
+    "cannot-start": "Check that `{path}` can be run, and run `satchel config sandbox`",
     "not-json": _ONE_LINE,
     "not-an-object": _ONE_LINE,
     "wrong-fields": _ONE_LINE,
     "bad-utf8": _ONE_LINE,
     "two-replies": _ONE_LINE,
-    "stderr": "Read what it wrote to stderr, then mend `{path}`",
-    "": "Read one line from stdin, answer with one line on stdout: mend `{path}`",
+    "": "Correct `{path}`",
 }
 """The fix of each fault, for the author of the program."""
 _UNQUOTED = frozenset((
@@ -146,7 +124,7 @@ class ProgramTool(Tool):
         *,
         library: Library,
         settings: Settings,
-        engine: ProgramRunner,
+        runner: ProgramRunner,
         secrets: Secrets,
         trace: Trace,
     ) -> None:
@@ -154,7 +132,7 @@ class ProgramTool(Tool):
         self._tool = tool
         self._library = library
         self._settings = settings
-        self._engine = engine
+        self._runner = runner
         self._secrets = secrets
         self._trace = trace
         manifest = source.manifest
@@ -175,7 +153,7 @@ class ProgramTool(Tool):
         source, manifest = self._source, self._source.manifest
         skill = source.skill
         try:
-            verified = self._library.seals.check(skill)
+            verified = self._library.integrity.check(skill)
             if not verified.has(MANIFEST, source.digest):
                 raise _changed(skill.name)
         except (Refused, LockBroken) as exc:
@@ -191,7 +169,7 @@ class ProgramTool(Tool):
             try:
                 arguments = check_files(files, arguments, self._settings.project, hidden=hidden)
             except ToolFailed as exc:
-                reader = language() if call.as_person else self._settings.tool_language
+                reader = language() if call.as_person else model_language()
                 message = exc.failure.message(reader, exc.values)
                 return call.fail(exc.failure.code, message, "", {"failure": exc.failure.id})
         _check_size(arguments)
@@ -201,17 +179,13 @@ class ProgramTool(Tool):
             return call.fail(
                 "EXECUTION_ERROR",
                 Message("The tool `{tool}` needs a secret. {why}", tool=self.name, why=exc.message),
-                Message(
-                    "Only a person can change that ({step}). Tell the user",
-                    people="{step}",
-                    step=exc.hint,
-                ),
+                for_person(exc.hint),
                 {"failure": "missing-secret", "fix": exc.hint},
             )
         digest = verified.tree.digest
-        own = self._library.seals.is_own(skill)
+        own = self._library.integrity.is_own(skill)
         try:
-            program = self._engine.prepare(
+            program = self._runner.prepare(
                 skill.base_dir,
                 manifest,
                 digest,
@@ -228,7 +202,7 @@ class ProgramTool(Tool):
             return self._build_stopped(call, exc.fault)
         redactor = Redactor(secrets)
         limits = limits_of(manifest, self._settings)
-        result = self._engine.run(
+        result = self._runner.run(
             RunRequest(
                 skill.ref,
                 self.name,
@@ -344,43 +318,37 @@ class ProgramTool(Tool):
     ) -> Envelope:
         fault = str(result.fault)
         data["fault"] = fault
-        why = _FAULTS.get(fault, _FAULTS["exit-code"])
         shown = _shortened(result.detail, fault)
         code = "TIMEOUT" if fault == "timeout" else "EXECUTION_ERROR"
-        step = self._file_access_hint(call, result) or self._next_step(
-            fault, limits, complained=bool(result.stderr)
-        )
-        failed = whole = self._failed(why)
+        step = self._file_access_hint(call, result) or self._next_step(fault, limits)
+        failed = whole = self._failed(f"`{fault}`")
         if shown:
-            values = {**failed.values, "detail": shown}
-            whole = Message("The tool `{tool}` failed: {fault} ({detail})", **values)
+            whole = self._failed(shown)
         reply = call.fail(cast("ErrorCode", code), whole, step, data)
         if shown and fault not in _UNQUOTED:  # it quotes output, which must be framed
             plain = call.fail(cast("ErrorCode", code), failed, step).text
             reply = reply._replace(text=f"{plain}\n{self._framed(shown, 'fault')}")
         return reply._replace(stats={**reply.stats, **stats})
 
-    def _next_step(self, fault: str, limits: ProgramLimits, *, complained: bool) -> Message:
+    def _next_step(self, fault: str, limits: ProgramLimits) -> Message:
         """The next step after a fault; the user may be the author of the program."""
         if fault == "cancelled":
-            return Message("Call it again when it is wanted")
+            return Message("Try again")
         if fault == "timeout":
-            people = "It had {seconds} seconds; make it faster, or raise `timeout:` in `skill.yaml`"
-            if limits.timeout == 1:
-                people = "It had 1 second; make it faster, or raise `timeout:` in `skill.yaml`"
+            people = "It had {seconds} s; make it faster, or raise `timeout:` in `skill.yaml`"
             text = "It has {seconds} seconds. Ask for less at once, or tell the user"
             return Message(text, people=people, seconds=f"{limits.timeout:g}")
         if fault == "memory":
             return Message(
                 "It may hold {size} MB. Ask for less at once, or tell the user",
                 people="It may hold {size} MB; hold less at once, or raise the setting "
-                "`tool_memory`",
+                "`tools.memory`",
                 size=limits.memory >> 20,
             )
         path = os.path.join(self._source.skill.base_dir, self._source.manifest.entry)
         if is_inside(path, self._settings.project):
             path = os.path.relpath(path, self._settings.project)
-        people = MENDS.get(fault) or MENDS["stderr" if complained else ""]
+        people = MENDS.get(fault) or MENDS[""]
         text = "This is a fault of the skill: tell the user, and go on"
         return Message(text, people=people, path=path)
 
@@ -394,10 +362,8 @@ class ProgramTool(Tool):
         words = f"{result.error}\n{result.detail}\n{result.stderr}"
         if not _NO_FILE.search(words) and not any(map(self._has_file, call.arguments.values())):
             return None
-        return Message(
-            "It may not read the project's files: tell the user that `files: read` is missing in "
-            "its `skill.yaml`",
-            people="It may not read the project's files: add `files: read` to its `skill.yaml`",
+        return for_person(
+            Message("It may not read the project's files: add `files: read` to its `skill.yaml`")
         )
 
     def _has_file(self, value: Any) -> bool:
@@ -406,7 +372,7 @@ class ProgramTool(Tool):
         path = os.path.join(self._settings.project, value)
         return os.path.isfile(path) and is_really_inside(path, self._settings.project)
 
-    def _failed(self, why: Message) -> Message:
+    def _failed(self, why: str) -> Message:
         return Message("The tool `{tool}` failed: {fault}", tool=self.name, fault=why)
 
     def _build_failed(self, call: ToolCall, exc: MissingRuntime | BuildFailed) -> Envelope:
@@ -418,16 +384,10 @@ class ProgramTool(Tool):
     def _build_stopped(self, call: ToolCall, fault: str) -> Envelope:
         data = {"tool": self.name, "skill": self.owner, "fault": fault}
         if fault == "cancelled":
-            why, step = _FAULTS[fault], Message("Call it again when it is wanted")
-            return call.fail("EXECUTION_ERROR", self._failed(why), step, data)
-        why = Message(
-            "preparing it for its first use took longer than {seconds} seconds",
-            seconds=f"{BUILD_TIMEOUT_S:g}",
-        )
-        step = Message(
-            "What was downloaded is kept: call it again later, or tell the user",
-            people="What was downloaded is kept: try it again later",
-        )
+            step = Message("Try again")
+            return call.fail("EXECUTION_ERROR", self._failed(f"`{fault}`"), step, data)
+        why = Message("it took longer than {seconds} seconds", seconds=f"{BUILD_TIMEOUT_S:g}")
+        step = Message("Try again")
         return call.fail("TIMEOUT", self._failed(why), step, data)
 
     def _record(self, result: RunResult) -> None:
@@ -529,7 +489,7 @@ def _confirm(verified: VerifiedFolder, name: str) -> None:
 
 def _changed(name: str) -> Changed:
     message = Message("The skill `{name}` changed meanwhile", name=name)
-    return Changed(message, Message("Call it again"))
+    return Changed(message, Message("Try again"))
 
 
 def _shortened(detail: str, fault: str) -> str:
@@ -550,9 +510,9 @@ def _cut(quoted: str) -> str:
 def limits_of(manifest: ToolManifest, settings: Settings) -> ProgramLimits:
     """The limits of a program, for calls and for its author's tests."""
     return ProgramLimits(
-        timeout=manifest.timeout or float(max(settings.tool_timeout, 1)),
-        output=max(settings.tool_output, 1),
-        memory=max(settings.tool_memory, 1) << 20,
+        timeout=manifest.timeout or float(max(settings.tools.timeout, 1)),
+        output=max(settings.tools.output, 1),
+        memory=max(settings.tools.memory, 1) << 20,
     )
 
 

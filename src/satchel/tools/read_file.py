@@ -2,12 +2,12 @@
 
 A path is relative to the project. The folder of an offered skill elsewhere (the user's, the
 built-in ones) may be read too, since its instructions name its files. Each of these is a root, and
-a path never leaves its root. The setting `read_extensions` limits the kinds of file; files without
-an extension may be read when their name is well known (`README`, `LICENSE`, `Makefile` …).
+a path never leaves its root. The setting `reading.extensions` limits the kinds of file; files
+without an extension may be read when their name is well known (`README`, `LICENSE`, `Makefile` …).
 
 Files of a skill that `include` or `exclude` removes from the session are refused. The setting
-`read = "skills"` allows only files of skills that the session may use. A skill that only people may
-load is readable once it was loaded.
+`reading.scope = "skills"` allows only files of skills that the session may use. A skill that only
+people may load is readable once it was loaded.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class ReadFileTool(Tool):
         self._library = library
         self._settings = settings
         self._real_project = os.path.realpath(settings.project)
-        self._kinds = frozenset(item.lower().lstrip(".") for item in settings.read_extensions)
+        self._kinds = frozenset(item.lower().lstrip(".") for item in settings.reading.extensions)
         self._folders: tuple[Snapshot, set[str]] | None = None
         self._addresses = addresses
 
@@ -243,15 +243,12 @@ class ReadFileTool(Tool):
             hidden = self._hidden(wanted)
             if hidden is not None:
                 return not_offered(call, self._library.snapshot(), hidden)
-            if self._settings.read == "skills":
+            if self._settings.reading.scope == "skills":
                 return call.fail("ACCESS_DENIED", *_no_skill_file(shown))
             return call.fail(
                 "ACCESS_DENIED",
                 Message("`{path}` leads outside the project", path=shown),
-                Message(
-                    "Give a path below the project or below a skill's base directory",
-                    people="Give a path in the project or in the folder of a skill",
-                ),
+                Message("Give a path below the project or below a skill's base directory"),
             )
         except OSError as exc:
             return self._failed(call, exc, wanted, shown)
@@ -318,7 +315,7 @@ class ReadFileTool(Tool):
             )
         where = printable(os.path.join(skill.base_dir, path))
         try:
-            self._library.seals.check(skill)
+            self._library.integrity.check(skill)
             files = supply.files_of(skill)
             inside = f"{path}/" if path else ""
             below = [one[len(inside) :] for one in files if one.startswith(inside)]
@@ -332,7 +329,7 @@ class ReadFileTool(Tool):
             if path in files and not self._allowed(path):
                 return self._wrong_kind(call, shown, where)
             data = supply.fetch_verified(skill, path)
-            self._library.seals.check_served(skill, path, data)
+            self._library.integrity.check_served(skill, path, data)
         except Refused as exc:
             return refuse_use(call, exc)
         except SatchelError as exc:
@@ -367,7 +364,7 @@ class ReadFileTool(Tool):
         if wanted.startswith("~/"):
             wanted = os.path.expanduser(wanted)
         full = os.path.normpath(os.path.join(project, wanted))
-        if self._settings.read == "skills":
+        if self._settings.reading.scope == "skills":
             folder = "" if "\0" in wanted else self._skill_above(full)
             if folder:
                 yield folder, os.path.relpath(full, folder)
@@ -388,9 +385,8 @@ class ReadFileTool(Tool):
         """The folder of the innermost active skill that contains the path, or nothing."""
         snapshot = self._library.snapshot()
         if self._folders is None or self._folders[0] is not snapshot:
-            only = [one.skill for one in self._library.tools().only()]
-            used = [skill for skill in (*snapshot.skills, *only) if skill.state == "active"]
-            self._folders = (snapshot, {skill.base_dir for skill in used})
+            used = {skill.base_dir for skill in snapshot.every() if skill.state == "active"}
+            self._folders = (snapshot, used)
         folders = self._folders[1]
         while full not in folders:
             parent = str(os.path.dirname(full))
@@ -408,16 +404,15 @@ class ReadFileTool(Tool):
         where = uri or where
         real = os.path.realpath(full)
         state = state_at(self._library, real)
-        if state == "excluded" or (self._settings.read == "skills" and state != "active"):
-            why = _excluded_file(shown) if state == "excluded" else _no_skill_file(shown)
-            return call.fail("ACCESS_DENIED", *why, path=where)
+        if state == "excluded" or (self._settings.reading.scope == "skills" and state != "active"):
+            return call.fail("ACCESS_DENIED", *_no_skill_file(shown), path=where)
         if stat.S_ISDIR(info.st_mode) and _same(real, info):
             return self._folder(call, descriptor, real, shown, where)
         if not stat.S_ISREG(info.st_mode):
             return call.fail(
                 "ACCESS_DENIED",
                 Message("`{path}` is not a regular file", path=shown),
-                Message("Give another path"),
+                Message("Check the path"),
                 path=where,
             )
         # Check the real name too: a link called `notes.md` may point at something else.
@@ -452,7 +447,7 @@ class ReadFileTool(Tool):
             "ACCESS_DENIED",
             Message("`{path}` is not of a kind that may be read", path=shown),
             Message(
-                "Only text files may: {kinds} and others of the setting `read_extensions`",
+                "Only text files may: {kinds} and others of the setting `reading.extensions`",
                 kinds=kinds,
             ),
             path=where,
@@ -493,7 +488,7 @@ class ReadFileTool(Tool):
             return call.fail(
                 "BINARY_FILE",
                 Message("`{path}` is not text", path=shown),
-                Message("Give the path of a text file"),
+                Message("Check the path"),
                 path=where,
             )
         given = call.arguments
@@ -502,19 +497,17 @@ class ReadFileTool(Tool):
             first=int(given.get("offset", 1)),
             count=given.get("limit"),
             column=int(given.get("column", 1)),
-            limit=max(self._settings.read_limit, 1),
+            limit=max(self._settings.reading.limit, 1),
         )
         if page.lines and page.first > page.lines:
-            lines = Message("{count} lines", count=f"{page.lines:,}")
             raise InvalidInput(
                 Message(
-                    "`{path}` has {lines}; `offset` is {line}",
-                    people="`{path}` has {lines}; `--offset` is {line}",
+                    "`{path}` has {lines} lines; `offset` is {line}",
                     path=shown,
-                    lines=Message("1 line") if page.lines == 1 else lines,
+                    lines=f"{page.lines:,}",
                     line=page.first,
                 ),
-                Message("Give a smaller offset", people="Give a smaller `--offset`"),
+                Message("Give a smaller `offset`"),
             )
         return _reply(call, page, where, size, fallback, origin)
 
@@ -526,24 +519,18 @@ class ReadFileTool(Tool):
             data: The bytes to show: exactly these must have been verified.
             rest: Stream with the bytes that follow.
         """
-        seals = self._library.seals
+        integrity = self._library.integrity
         digest = ""
-        tools = (one.skill for one in self._library.tools().only())
-        around = (one for one in tools if is_inside(real, os.path.realpath(one.base_dir)))
-        for skill in (*self._library.skills_containing(real), *around):
+        for skill in self._library.skills_containing(real):
             try:
-                verified = seals.check(skill)
+                verified = integrity.check(skill)
             except SatchelError as exc:
                 return exc
             digest = digest or _digest(data, rest)
             if not verified.holds(real, digest):
                 return Changed(
-                    Message(
-                        "`{file}` is not part of the skill `{name}` as it was checked",
-                        file=os.path.basename(real),
-                        name=skill.name,
-                    ),
-                    Message("Run `satchel show {name}` to see what is there", name=skill.typed),
+                    Message("The skill `{name}` changed meanwhile", name=skill.name),
+                    Message("Run `{command}`", command=f"satchel show {skill.reference}"),
                 )
         return None
 
@@ -576,7 +563,7 @@ class ReadFileTool(Tool):
         self, call: ToolCall, exc: OSError, wanted: str, shown: str, step: str = ""
     ) -> Envelope:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
-            step = step or Message("Check the path; it is relative to the project")
+            step = step or Message("Check the path")
             loaded_path = ""
             if not os.path.isabs(wanted):
                 loaded_path = self._in_loaded(wanted, call.loaded)
@@ -588,19 +575,14 @@ class ReadFileTool(Tool):
         if exc.errno in (errno.EACCES, errno.EPERM):
             return call.fail(
                 "PERMISSION_DENIED",
-                Message("`{path}` may not be read: {reason}", path=shown, reason=exc.strerror),
-                Message("Ask the user to change its permissions", people="Change its permissions"),
+                Message("`{path}` cannot be read: {reason}", path=shown, reason=exc.strerror),
+                Message("Check the permissions"),
             )
-        if exc.errno in (errno.ENAMETOOLONG, errno.EINVAL):
-            return call.fail(
-                "INVALID_PARAM",
-                Message("`{path}` is no usable path", path=shown),
-                Message("Give another path"),
-            )
+        wrong = exc.errno in (errno.ENAMETOOLONG, errno.EINVAL)
         return call.fail(
-            "EXECUTION_ERROR",
+            "INVALID_PARAM" if wrong else "EXECUTION_ERROR",
             Message("`{path}` cannot be read: {reason}", path=shown, reason=exc.strerror),
-            "Try another file",
+            Message("Check the path"),
         )
 
 
@@ -612,10 +594,6 @@ def state_at(library: Library, real: str) -> str:
     snapshot = library.snapshot()
     known = (snapshot.by_ref(skill.ref) for skill in library.skills_containing(real))
     holders = [(len(os.path.realpath(one.base_dir)), one.state) for one in known if one]
-    for one in library.tools().only():
-        folder = os.path.realpath(one.skill.base_dir)
-        if is_inside(real, folder):
-            holders.append((len(folder), one.skill.state))
     if holders:
         inner = max(holders)[0]
         states = {state for length, state in holders if length == inner}
@@ -630,17 +608,10 @@ def state_at(library: Library, real: str) -> str:
     return ""
 
 
-def _excluded_file(shown: str) -> tuple[Message, Message]:
-    return (
-        Message("`{path}` belongs to a skill that is not available here", path=shown),
-        Message("Go on without it"),
-    )
-
-
 def _no_skill_file(shown: str) -> tuple[Message, Message]:
     return (
         Message("`{path}` is not a file of a skill that is available here", path=shown),
-        Message("Give a path below a skill's base directory"),
+        Message("Give a path below the project or below a skill's base directory"),
     )
 
 

@@ -43,16 +43,17 @@ def read_arguments(arguments: Any) -> dict[str, Any]:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError) as exc:
-            raise InvalidInput(
-                Message("The arguments are not valid JSON"), Message("Send one JSON object")
-            ) from exc
+            raise _no_object() from exc
     try:
         return {str(key): value for key, value in arguments.items()}
     except (AttributeError, TypeError) as exc:
-        raise InvalidInput(
-            Message("The arguments are {kind}, not an object", kind=_kind_of(arguments)),
-            Message("Send one JSON object"),
-        ) from exc
+        raise _no_object() from exc
+
+
+def _no_object() -> InvalidInput:
+    return InvalidInput(
+        Message("The arguments are not valid JSON"), Message("Send one JSON object")
+    )
 
 
 def echo(value: Any, depth: int = 0) -> Any:
@@ -90,12 +91,7 @@ def check(
     for given, value in arguments.items():
         name = aliases.get(given, given)
         if name not in properties:
-            shown = encodable(given)[:60]
-            errors.append(
-                Message("there is no parameter `{name}`", name=shown)
-                if errors
-                else Message("There is no parameter `{name}`", name=shown)
-            )
+            errors.append(Message("there is no parameter `{name}`", name=encodable(given)[:60]))
         elif value is None:
             continue  # models write null for what they leave out
         elif name in found and found[name] != value:
@@ -114,10 +110,10 @@ def check(
         elif isinstance(value, float) and properties[name]["type"] == "integer":
             found[name] = int(value)
     if errors:
-        step = Message("It takes no parameters")
-        if properties:
-            step = Message("The parameters are {names}", names=[f"`{one}`" for one in properties])
-        raise InvalidInput(join_messages(errors), step)
+        known = [f"`{one}`" for one in properties] or ["–"]
+        raise InvalidInput(
+            join_messages(errors), Message("The parameters are {names}", names=known)
+        )
     for name, rule in properties.items():
         if name not in found and "default" in rule:
             found[name] = rule["default"]
@@ -151,7 +147,7 @@ def _number_error(value: Any, rule: Mapping[str, Any], wrong: str) -> str:
         return wrong
     if isinstance(value, int):
         if value.bit_length() > _MAX_NUMBER_BITS:
-            return Message("is too large a number")
+            return Message("must be at most {most}", most="10^308")
     elif not math.isfinite(value) or (rule["type"] == "integer" and value % 1):
         return wrong
     if value < rule.get("minimum", value):

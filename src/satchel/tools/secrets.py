@@ -64,30 +64,18 @@ class Secrets:
             if not value:
                 missing.append(name)
                 continue
-            if len(value) < MIN_SECRET_CHARS:
+            if len(value) < MIN_SECRET_CHARS or "\0" in value:
                 raise SettingsError(
-                    Message(
-                        "The secret `{name}` has fewer than {count} characters, too few to "
-                        "be kept out of answers",
-                        name=name,
-                        count=MIN_SECRET_CHARS,
-                    ),
-                    Message("Use a longer one"),
-                )
-            if "\0" in value:
-                raise SettingsError(
-                    Message("The secret `{name}` contains a NUL character", name=name),
-                    Message("Remove it"),
+                    Message("The secret `{name}` is too short, or contains NUL", name=name),
+                    Message("Use at least {count} characters", count=MIN_SECRET_CHARS),
                 )
             found.append((name, value))
         if missing:
-            step = Message("Set `{name}` in the environment", name=missing[0])
-            if self.file:
-                step = Message(
-                    "Put `{name}=…` into `{path}`, or set `{name}` in the environment",
-                    name=missing[0],
-                    path=self.file,
-                )
+            step = Message(
+                "Put `{name}=…` into `{path}`, or set `{name}` in the environment",
+                name=missing[0],
+                path=self.file or FILE,
+            )
             shown = [f"`{name}`" for name in missing]
             raise SettingsError(Message("Not set: {names}", names=shown), step)
         return tuple(found)
@@ -101,19 +89,15 @@ class Secrets:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, UnicodeDecodeError) as exc:
-            reason = (
-                exc.strerror or str(exc) if isinstance(exc, OSError) else Message("it is not UTF-8")
-            )
+            reason = exc.strerror or str(exc) if isinstance(exc, OSError) else "UTF-8"
             raise SettingsError(
                 Message("`{path}` cannot be used: {reason}", path=self.file, reason=reason),
                 Message("Correct it"),
             ) from exc
         if not private:
             raise SettingsError(
-                Message(
-                    "Other users may read `{path}`, so no secret is taken from it", path=self.file
-                ),
-                Message("Run `chmod 600 {path}`", path=self.file),
+                Message("Other users may read `{path}`", path=self.file),
+                Message("Run `{command}`", command=f"chmod 600 {self.file}"),
             )
         return dict(_lines(text))
 

@@ -98,7 +98,7 @@ def check_text(text: object) -> None:
     """
     if not isinstance(text, str):
         raise InvalidInput(
-            say("A `{kind}` is no request", kind=type(text).__name__),
+            say("`{value}` is not valid", value=type(text).__name__),
             say("Give what is wanted as a `str`"),
         )
 
@@ -111,7 +111,7 @@ def check_limit(limit: object) -> None:
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise InvalidInput(
-            say("`limit` is {value}", value=repr(limit)),
+            say("`{value}` is not valid", value=f"limit={limit!r}"),
             say("Give a whole number that is at least 1"),
         )
 
@@ -226,7 +226,7 @@ def annotate_notes(
 def hidden_skill_note(skill: Skill, *, locked: bool) -> DetectorNote:
     """The note why an untrusted or blocked skill is not offered."""
     if skill.state == "blocked":
-        return DetectorNote("blocked", name=skill.name, typed=skill.typed)
+        return DetectorNote("blocked", name=skill.name, typed=skill.reference)
     return DetectorNote("unpinned" if locked else "untrusted", name=skill.name)
 
 

@@ -356,8 +356,8 @@ def read_skill(library: Library, skill: Skill) -> SkillSource:
     Raises:
         SatchelError: it cannot be read or verified, or is no skill any more.
     """
-    verified = library.seals.check(skill)
-    document = library.seals.document(skill, verified)
+    verified = library.integrity.check(skill)
+    document = library.integrity.document(skill, verified)
     head = document.head
     if head is None:
         problem = next((item for item in document.problems if item.severity == "error"), None)
@@ -405,13 +405,6 @@ def skill_frame(skill: Skill, content: str, folder: Folder, nonce: str) -> str:
     came = f' origin="{attribute(origin)}"' if origin else ""
     marks = f'name="{attribute(skill.name)}"{came}'
     return framed("skill-loaded", marks, f"{content}\n{_file_list(folder, nonce)}", nonce)
-
-
-def preview(skill: Skill, body: str) -> str:
-    """`skill_frame` for an unsaved text without arguments, for its author."""
-    text = f"Base directory for this skill: {encodable(skill.base_dir)}\n\n{body.strip(chr(10))}"
-    folder = list_folder(skill.base_dir, skill.head.file)
-    return skill_frame(skill, text[:MAX_CONTENT_CHARS], folder, make_nonce(text))
 
 
 def _check_nesting(skill: Skill, stack: tuple[str, ...]) -> None:

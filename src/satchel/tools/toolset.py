@@ -14,7 +14,12 @@ from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, Settin
 from satchel.i18n import Message
 from satchel.tools.base import ResolvedCall, ToolCall
 from satchel.tools.framing import one_line
-from satchel.tools.lookup import ask_for_trust, blocked_skill, describe_problem
+from satchel.tools.lookup import (
+    blocked_skill,
+    describe_problem,
+    for_person,
+    untrusted_skill,
+)
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.schema import echo, read_arguments
 from satchel.tools.selection import SearchTool
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Library, Snapshot
-    from satchel.library.tool_scanner import ToolSnapshot
+    from satchel.library.snapshot import ToolSnapshot
     from satchel.runners.base import Cancel
     from satchel.settings import Form, Settings
     from satchel.tools.base import Tool
@@ -44,12 +49,12 @@ class ProgramTools:
         self,
         library: Library,
         settings: Settings,
-        engine: ProgramRunner,
+        runner: ProgramRunner,
         trace: Trace,
     ) -> None:
         self._library = library
         self._settings = settings
-        self._engine = engine
+        self._runner = runner
         self._trace = trace
         self._made: tuple[ToolSnapshot, dict[str, Tool]] | None = None
 
@@ -73,7 +78,7 @@ class ProgramTools:
                 tool,
                 library=self._library,
                 settings=self._settings,
-                engine=self._engine,
+                runner=self._runner,
                 secrets=secrets,
                 trace=self._trace,
             )
@@ -87,31 +92,17 @@ class ProgramTools:
         if source is None:
             return self._broken(snapshot, name)
         skill = source.skill
-        shown, whose = one_line(name, 64), one_line(skill.name, 100)
         exc = snapshot.refused.get(skill.ref)
         if exc is not None:
-            hint = Message(
-                "Only a person can decide about that ({step}). Ask the user, and go on without it "
-                "meanwhile",
-                people="{step}",
-                step=one_line(exc.hint, 300),
-            )
-            return Refused(one_line(exc.message, 600), hint)
+            return Refused(one_line(exc.message, 600), for_person(exc.hint))
         if skill.state == "untrusted":
-            why = Message(
-                "The tool `{tool}` belongs to the skill `{name}`, which came with `{where}` and is "
-                "not trusted yet",
-                tool=shown,
-                name=whose,
-                where=one_line(skill.origin.label, 200),
-            )
-            return Refused(why, ask_for_trust())
+            return Refused(*untrusted_skill(one_line(skill.name, 100)))
         if skill.state == "blocked":
             return Refused(*blocked_skill(skill))
         if skill.state == "shadowed":
             return NotFound(
-                Message("The tool `{tool}` belongs to a skill that is shadowed", tool=shown),
-                Message("Use those of `{name}`", name=one_line(skill.winner, 200)),
+                Message("The skill at `{ref}` is shadowed", ref=one_line(skill.ref, 200)),
+                Message("Use the tools of `{name}`", name=one_line(skill.shadowed_by, 200)),
             )
         return None
 
@@ -123,14 +114,11 @@ class ProgramTools:
             folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
             if problem.severity == "error" and (name == folder or name.startswith(f"{folder}_")):
                 wrong, fix = describe_problem(problem)
-                shown = one_line(name, 64)
+                name = one_line(folder, 64)
                 why = Message(
-                    "The skill of the tool `{tool}` cannot be read: {problem}",
-                    tool=shown,
-                    problem=wrong,
+                    "The skill `{name}` cannot be read: {problem}", name=name, problem=wrong
                 )
-                step = "Go on without it. The user can repair it: {fix}"
-                return SkillBroken(why, Message(step, people="{fix}", fix=fix))
+                return SkillBroken(why, for_person(fix))
         return None
 
 
@@ -273,7 +261,7 @@ def make_toolset(
     *,
     trace: Trace | None = None,
     detector: Callable[[], SelectionPipeline],
-    engine: ProgramRunner | None = None,
+    runner: ProgramRunner | None = None,
     addresses: Addresses | None = None,
 ) -> Toolset:
     """Build the toolset: `Skill`, `ReadFile`, `SkillSearch`, and tools of skills and packages."""
@@ -291,8 +279,8 @@ def make_toolset(
         SearchTool(library, detector, trace),
     )
     scripts: ProgramTools | None = None
-    if engine is not None:
-        scripts = ProgramTools(library, settings, engine, trace)
+    if runner is not None:
+        scripts = ProgramTools(library, settings, runner, trace)
     more = packaged if settings.packaged else None
     return Toolset(tools, library, settings, trace, more=more, scripts=scripts)
 

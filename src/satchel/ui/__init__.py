@@ -4,7 +4,7 @@
     state.py         AppState: objects shared by all routes, pending plans
     flash.py         messages shown once after a redirect
     auth.py          one-time links, a password, sessions in memory
-    middleware.py    host, session and CSRF checks, body limits, response headers, language
+    middleware.py    host, session and origin checks, body limits, response headers, language
     templating.py    templates -> responses
     errors.py        errors -> pages
     uploads.py       archives and folders sent by a browser

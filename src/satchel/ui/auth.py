@@ -44,8 +44,6 @@ class UiSession(NamedTuple):
     """A signed-in browser."""
 
     digest: str
-    csrf: str
-    """The token that forms of this session carry against cross-site request forgery."""
 
 
 class UiAccess:
@@ -70,7 +68,7 @@ class UiAccess:
         """
         if password and len(password) < MIN_PASSWORD_CHARS:
             raise InvalidInput(
-                say("The password has less than {least} characters", least=MIN_PASSWORD_CHARS),
+                say("The password has fewer than {least} characters", least=MIN_PASSWORD_CHARS),
                 say("Make one with `{command}`", command="openssl rand -base64 18"),
             )
         self._clock = clock
@@ -156,7 +154,7 @@ class UiAccess:
     def open(self) -> tuple[UiSession, str]:
         """Open a session; returns it and the secret for its cookie."""
         secret = secrets.token_urlsafe(32)
-        session = UiSession(_digest(secret), secrets.token_urlsafe(24))
+        session = UiSession(_digest(secret))
         with self._lock:
             self._sessions[session.digest] = (session, self._clock())
             self._given[session.digest] = self._clock()

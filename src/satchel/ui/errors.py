@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -21,7 +20,7 @@ from satchel.errors import (
     ServerFailed,
     SkillBroken,
 )
-from satchel.i18n import listed, say
+from satchel.i18n import say
 from satchel.ui.templating import page, part
 
 if TYPE_CHECKING:
@@ -31,62 +30,24 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-_CHOICE = re.compile(r"'([^']*)'")
-_MAX_CHOICES_LISTED = 8
-_NO_INTEGER = frozenset(("int_parsing", "int_type", "int_from_float", "int_parsing_size"))
-
 
 def invalid(error: Mapping[str, Any]) -> str:
     """Return one validation error of pydantic as a sentence."""
     place = tuple(str(one) for one in error.get("loc", ()))
-    path = ".".join(place[1:]) or "body"
     name = label_of(*place[:2])
-    field = f"“{name}”" if name else f"`{path}`"
-    return _sentence(error, field)
-
-
-def unreadable(words: str) -> str:
-    """Return what is wrong with a form that Starlette could not parse, by its message."""
-    if words.startswith("Too many files"):
-        return say("The form has too many files")
-    if words.startswith("Too many"):
-        return say("The form has too many fields")
-    if "exceeded maximum size" in words:
-        return say("A field of the form is too long")
-    return say("What was sent cannot be read")
-
-
-def _sentence(error: Mapping[str, Any], field: str) -> str:
-    kind = str(error.get("type", ""))
-    limits: Mapping[str, Any] = error.get("ctx") or {}
-    choices = _CHOICE.findall(str(limits.get("expected", "")))
-    if kind in {"literal_error", "enum"} and 0 < len(choices) <= _MAX_CHOICES_LISTED:
-        names = listed(f"`{one}`" for one in choices)
-        return say("{field} is none of {names}", field=field, names=names)
-    missing = say("{field} is missing", field=field)
-    most, least = limits.get("max_length", 0), limits.get("ge", 0)
-    sentences = {
-        "missing": missing,
-        "string_too_short": missing,
-        "string_too_long": say("{field} has more than {most} characters", field=field, most=most),
-        "greater_than_equal": say("{field} must be at least {least}", field=field, least=least),
-        "less_than_equal": say(
-            "{field} must be at most {most}", field=field, most=limits.get("le", 0)
-        ),
-        **dict.fromkeys(_NO_INTEGER, say("{field} is not a whole number", field=field)),
-    }
-    return sentences.get(kind) or say("{field} is not what belongs there", field=field)
+    field = f"“{name}”" if name else f"`{'.'.join(place[1:]) or 'body'}`"
+    kind, limits = str(error.get("type", "")), cast("dict[str, Any]", error.get("ctx") or {})
+    if kind in {"missing", "string_too_short"}:
+        return say("{field} is missing", field=field)
+    if kind == "string_too_long":
+        return say(
+            "{field} has more than {most} characters", field=field, most=limits["max_length"]
+        )
+    return say("{field} is not valid", field=field)
 
 
 def label_of(part: str = "", name: str = "") -> str:
     """Return the label of a form field; empty for hidden fields."""
-    if part == "query":
-        return {
-            "budget": say("Budget"),
-            "goal": say("A request"),
-            "q": say("Search the skills"),
-            "unit": say("Counted in"),
-        }.get(name, "")
     if part != "body":
         return ""
     return {
@@ -143,7 +104,7 @@ def catch_all(app: FastAPI) -> None:
     def _http(request: Request, exc: HTTPException) -> Response:
         failure = _http_error(exc.status_code)
         if isinstance(exc.__context__, MultiPartException):
-            failure = failure._replace(message=unreadable(exc.detail))
+            failure = failure._replace(message=say("The upload is too large"))
         elif exc.status_code in {413, 415, 400} and exc.detail not in _NOT_OURS:
             failure = failure._replace(message=exc.detail)
         made = answer(request, failure)
@@ -155,7 +116,7 @@ def catch_all(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def _input(request: Request, exc: RequestValidationError) -> Response:
         first: dict[str, Any] = dict(exc.errors()[0]) if exc.errors() else {}
-        return answer(request, PageError(422, invalid(first), say("Correct it")))
+        return answer(request, PageError(422, invalid(first), say("Try again")))
 
     @app.exception_handler(Exception)
     def _bug(request: Request, exc: Exception) -> Response:
@@ -166,14 +127,11 @@ def catch_all(app: FastAPI) -> None:
 
 def _http_error(status: int) -> PageError:
     """The message for an HTTP status. It repeats nothing of the request."""
-    other = (say("The server answers {status}", status=status), "")
+    other = (say("Request failed (HTTP {status})", status=status), "")
     message, hint = {
-        400: (say("What was sent cannot be read"), ""),
-        404: (say("There is no such page"), say("Go back to the list of skills")),
-        405: (say("This cannot be done with this address"), ""),
-        408: (say("Nothing came for too long"), say("Send it again")),
-        413: (say("This is too large"), say("Send less")),
-        415: (say("This is not what is sent to this address"), ""),
+        404: (say("Page not found"), say("Search for it in the list")),
+        408: (say("The upload stalled"), say("Try again")),
+        413: (say("The upload is too large"), ""),
         429: (say("Too many pages are open"), say("Close some of them")),
     }.get(status, other)
     return PageError(status, message, hint)

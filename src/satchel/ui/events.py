@@ -162,19 +162,19 @@ class LiveEvents:
             pass  # every check is a full scan
         except Exception as exc:  # noqa: BLE001 - the thread must not end silently
             trouble = self._record_once(trouble, _words(exc))
-        seen: tuple[object, object] | None = None
+        seen: object = None
         while not self._stop.is_set():
             began = time.monotonic()
             try:
                 # The first check compares with what pages have been shown.
-                seen = seen or (library.snapshot(), library.tools())
-                now = (library.refresh(), library.tools(refresh=True))
+                seen = seen or library.snapshot()
+                now = library.refresh()
             except Exception as exc:  # noqa: BLE001 - said, and made again: pages say "live on"
                 trouble = self._record_once(trouble, _words(exc))
                 self._stop.wait(max(DISK_POLL_S, (time.monotonic() - began) * _PAUSE_RATIO))
                 continue
             trouble = ""
-            if now[0] is not seen[0] or now[1] is not seen[1]:
+            if now is not seen:
                 self.publish("library")
             seen = now
             watched = watcher is not None and watcher.is_alive
@@ -195,10 +195,8 @@ class LiveEvents:
         if not alive and not self._unwatched:
             self._satchel.trace.record(
                 "failed", (), what="watch",
-                reason=say("Nothing watches the folders of skills any more; they are looked at "
-                           "again and again, which is slower"),
-                hint=say("Allow more watches (`fs.inotify.max_user_watches`), and start "
-                         "`satchel ui` again"),
+                reason=say("The file watcher stopped; folders are polled instead"),
+                hint=say("Raise `fs.inotify.max_user_watches` and restart `satchel ui`"),
             )  # fmt: skip
         self._unwatched = not alive
 

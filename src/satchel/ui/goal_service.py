@@ -4,25 +4,37 @@ The engine is opened with the first page of goals and runs no steps. As in the t
 them where an engine is shared by machines; else a separate process continues a goal that was
 answered or retried, and outlives this server.
 
-While a goal is shown, one task polls the engine and notifies the pages. It listens to events where
-the engine has them, and also polls every second: a killed process sends no event.
+A plan that was chosen, uploaded or made of words is a draft until it is started. A process of its
+own, `satchel goal plan`, makes it of words: it imports a model's packages, and can be killed.
+
+While a goal is shown, one task polls the engine and notifies the pages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import sys
 import time
-from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from satchel._optional import must_be_installed
-from satchel.errors import InvalidInput, Refused, SatchelError, ServerFailed
+from satchel.errors import (
+    InvalidInput,
+    MissingExtra,
+    NotFound,
+    Refused,
+    SatchelError,
+    ServerFailed,
+)
 from satchel.goals.approvals import asks_model, first_unapproved, needs_model, unfinished_plan
 from satchel.goals.drawing.svg import stable_layout, to_inline_svg
 from satchel.goals.engines.factory import is_shared, open_engine, resume_in_background
 from satchel.goals.model import OVER
 from satchel.i18n import language, say
+from satchel.presentation.goals import check_plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -31,6 +43,7 @@ if TYPE_CHECKING:
     from satchel.goals.engines.base import Engine
     from satchel.goals.engines.factory import Background
     from satchel.goals.model import GoalReport, Plan
+    from satchel.goals.plan_checks import PlanProblem
     from satchel.satchel import Satchel
     from satchel.ui.events import LiveEvents
 
@@ -38,24 +51,39 @@ _Given = TypeVar("_Given")
 LIST = "goals"
 GOAL = "goal:"
 POLL_INTERVAL_S = 1.0
-"""For lists, and for goals with events."""
-FAST_POLL_INTERVAL_S = 0.3
-"""For goals without events."""
+"""For the list."""
+FAST_POLL_INTERVAL_S = 0.4
+"""For a goal."""
 EVENT_MERGE_S = 0.15
-"""Events of this time are merged: many steps may end at once."""
+"""The shortest wait for an engine, and between two looks for a worker."""
 _PAUSE_RATIO = 3
 """A slow check is followed by a pause of this many times its duration."""
 ENGINE_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 5.0
 """Time for an engine that is being opened when the server ends."""
-OPEN_RETRY_S = 1.0
-"""Delay before a failed open is tried again."""
 MAX_GOALS_WATCHED = 100
 WORKER_WAIT_S = 1.0
 """Time for a worker of this machine to take a goal before a process is started for it."""
 _MAX_LAYOUTS = 64
 _EXPECTED_EXIT_CODES = (0, 1, 8)
 """Exit codes of a process that continued its goal: done, failed, waiting for an answer."""
+MAX_DRAFTS = 32
+PLANNING_TIMEOUT_S = 600.0
+_MAX_ERROR_CHARS = 2_000
+
+
+class GoalDraft:
+    """A plan that waits to be started, or is being made."""
+
+    def __init__(self, label: str) -> None:
+        self.key = secrets.token_urlsafe(18)
+        self.label = label
+        self.plan: Plan | None = None
+        self.problems: list[PlanProblem] = []
+        self.error = ""
+        """Why no plan could be made."""
+        self.goal_id = ""
+        self.making: asyncio.Task[None] | None = None
 
 
 class GoalAction(NamedTuple):
@@ -64,8 +92,6 @@ class GoalAction(NamedTuple):
     report: GoalReport
     left: Plan
     """The steps that would run."""
-    command: str
-    """The equivalent terminal command."""
     allow: bool = False
     """Whether tools that write or use the network may be called."""
 
@@ -82,12 +108,12 @@ class GoalService:
         self._closed = False
         self._change_locks: dict[str, asyncio.Lock] = {}
         """Serialises changes to one goal."""
-        self._failed: tuple[float, SatchelError] | None = None
         self._pollers: dict[str, asyncio.Task[None]] = {}
         self._processes: dict[str, Background] = {}
         self._changes: set[asyncio.Task[None]] = set()
         self._allowed: set[str] = set()
         """Goals whose process may call tools that write."""
+        self._drafts: dict[str, GoalDraft] = {}
         self._layouts: dict[tuple[bytes, str], Layout] = {}
         """By plan and language, not by id: another goal may reuse an id."""
         self.start: Callable[..., Background] = resume_in_background
@@ -102,7 +128,7 @@ class GoalService:
     @property
     def name(self) -> str:
         """The name of the engine."""
-        return self._satchel.settings.engine
+        return self._satchel.settings.engine.partition(":")[0]
 
     async def engine(self) -> Engine:
         """Return the engine, and open it first if necessary.
@@ -115,10 +141,8 @@ class GoalService:
         if self._engine is not None:
             return self._engine
         if self._closed:
-            raise self._broken(RuntimeError(say("the server ends")))
+            raise self._broken(RuntimeError(say("the server is stopping")))
         if self._opening is None:
-            if self._failed is not None and time.monotonic() - self._failed[0] < OPEN_RETRY_S:
-                raise self._failed[1]
             self._open_began = time.monotonic()
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(_retrieve_error)
@@ -134,14 +158,12 @@ class GoalService:
         try:
             opened = await open_engine(self._satchel.settings).__aenter__()
         except Exception as exc:
-            ours = exc if isinstance(exc, SatchelError) else self._broken(exc)
-            self._failed = (time.monotonic(), ours)
-            raise ours from exc
+            raise exc if isinstance(exc, SatchelError) else self._broken(exc) from exc
         finally:
             self._opening = None
         if self._closed:  # the server has ended meanwhile
             await opened.__aexit__(None, None, None)
-            raise self._broken(RuntimeError(say("the server ends")))
+            raise self._broken(RuntimeError(say("the server is stopping")))
         self._engine = opened
         return opened
 
@@ -168,14 +190,16 @@ class GoalService:
         return ServerFailed(
             say("The engine `{engine}` does not answer: {reason}", engine=self.name,
                 reason=(why or type(exc).__name__).splitlines()[0]),
-            say("Look whether its database or its server runs; the page tries again"),
         )  # fmt: skip
 
     async def close(self) -> None:
         """Stop polling and close the engine. Processes of goals continue."""
         self._live.on_subscribe = None
         self._closed = True
-        tasks = list(self._pollers.values())
+        tasks = [
+            *self._pollers.values(),
+            *(one.making for one in self._drafts.values() if one.making),
+        ]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -198,6 +222,79 @@ class GoalService:
             self._layouts[key] = layout
         return to_inline_svg(report, lambda step: f"/goals/{report.id}?step={step}", layout)
 
+    # --- drafts -----------------------------------------------------------------------------
+
+    def model_trouble(self) -> tuple[str, str]:
+        """Return why no plan can be made of words, and a hint; empty texts when one can be made."""
+        try:
+            must_be_installed("pydantic_ai", "agent")
+        except MissingExtra as exc:
+            return exc.message, exc.hint
+        if not self._satchel.settings.model:
+            return _no_model()
+        return "", ""
+
+    async def add_draft(self, label: str, text: str) -> GoalDraft:
+        """Read a plan file as a draft."""
+        draft = self._new_draft(label)
+        draft.plan, draft.problems = await asyncio.to_thread(check_plan, self._satchel, text)
+        return draft
+
+    def plan_words(self, words: str) -> GoalDraft:
+        """Let a model make a plan of a goal in words."""
+        draft = self._new_draft(words)
+        draft.making = asyncio.create_task(self._make_plan(draft, words))
+        return draft
+
+    def draft(self, key: str) -> GoalDraft:
+        """Return a draft.
+
+        Raises:
+            NotFound: it was started, cancelled, or dropped for later ones.
+        """
+        if key not in self._drafts:
+            raise NotFound(say("This preview has expired"))
+        return self._drafts[key]
+
+    def drop_draft(self, key: str) -> None:
+        """Drop a draft, and end the process that makes its plan."""
+        found = self._drafts.pop(key, None)
+        if found is not None and found.making is not None:
+            found.making.cancel()
+
+    def _new_draft(self, label: str) -> GoalDraft:
+        while len(self._drafts) >= MAX_DRAFTS:
+            self.drop_draft(next(iter(self._drafts)))
+        draft = GoalDraft(label)
+        self._drafts[draft.key] = draft
+        return draft
+
+    async def _make_plan(self, draft: GoalDraft, words: str) -> None:
+        command = ["--project", self._satchel.settings.project, "goal", "plan", "--file", "-"]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "satchel", *command),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "SATCHEL_LANG": language(), "NO_COLOR": "1"},
+        )
+        try:
+            async with asyncio.timeout(PLANNING_TIMEOUT_S):
+                out, err = await process.communicate(words.encode("utf-8", "replace"))
+            if process.returncode:
+                draft.error = err.decode("utf-8", "replace").strip()[-_MAX_ERROR_CHARS:]
+                draft.error = draft.error or say("failed")
+                return
+            text = out.decode("utf-8", "replace")
+            draft.plan, draft.problems = await asyncio.to_thread(check_plan, self._satchel, text)
+        except TimeoutError:
+            draft.error = say("it takes too long")
+        except Exception as exc:  # noqa: BLE001 - the page must show why the task ended
+            draft.error = f"{type(exc).__name__}: {exc}"
+        finally:
+            if process.returncode is None:
+                process.kill()
+
     # --- changes ----------------------------------------------------------------------------
 
     async def change(self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]) -> None:
@@ -205,10 +302,6 @@ class GoalService:
 
         A process that runs the goal already gets the change. If it was just ending, the page still
         asks, and the same answer starts another process.
-
-        Args:
-            action: The change.
-            begin: Sends it to the engine.
 
         Raises:
             MissingExtra: steps would run here, and the extra `agent` is not installed.
@@ -220,20 +313,15 @@ class GoalService:
             await asyncio.to_thread(self._require_ability, action)
         change = asyncio.create_task(self._change(action, begin))
         self._changes.add(change)
-        change.add_done_callback(self._change_ended)
+        change.add_done_callback(self._changes.discard)
+        change.add_done_callback(_retrieve_error)
         try:
-            await asyncio.shield(
-                change
-            )  # a recorded change is continued even if the client disconnects
+            # A recorded change is continued even if the client disconnects.
+            await asyncio.shield(change)
         except asyncio.CancelledError:
             if change.cancelled():
                 raise
-            raise self._broken(RuntimeError(say("the server ends"))) from None
-
-    def _change_ended(self, change: asyncio.Task[None]) -> None:
-        self._changes.discard(change)
-        if not change.cancelled():
-            change.exception()  # retrieved, so that asyncio does not log it after a disconnect
+            raise self._broken(RuntimeError(say("the server is stopping"))) from None
 
     async def _change(self, action: GoalAction, begin: Callable[[Engine], Awaitable[Any]]) -> None:
         """Record the change first, then find a process for it."""
@@ -253,18 +341,12 @@ class GoalService:
             must_be_installed("pydantic_ai", "agent")
         settings = self._satchel.settings
         if needs_model(action.left) and not settings.model:
-            raise InvalidInput(
-                say("No model is chosen"),
-                say("Set `SATCHEL_MODEL` where `satchel ui` is started, or run `{command}`",
-                    command=f"{action.command} --model PROVIDER:NAME"),
-            )  # fmt: skip
+            raise InvalidInput(*_no_model())
         step = None if action.allow else first_unapproved(self._satchel, action.left.steps)
         if step is not None:
             raise Refused(
                 say("Step `{step}` calls `{tool}`, which may write or use the network",
                     step=step.id, tool=step.tool),
-                say("Tick the box that allows it, or run `{command}`",
-                    command=f"{action.command} --allow-tools"),
             )  # fmt: skip
 
     async def _was_taken(self, goal_id: str) -> bool:
@@ -296,11 +378,8 @@ class GoalService:
         """Return the last output of a process started here that failed; else an empty text."""
         found = self._processes.get(goal_id)
         code = None if found is None else found.process.poll()
-        return (
-            ""
-            if found is None or code is None or code in _EXPECTED_EXIT_CODES
-            else found.log_tail()
-        )
+        ended = code is not None and code not in _EXPECTED_EXIT_CODES
+        return found.log_tail() if found is not None and ended else ""
 
     # --- notifications ----------------------------------------------------------------------
 
@@ -318,63 +397,45 @@ class GoalService:
     async def _poll(self, name: str) -> None:
         """Notify pages of changes while there are any."""
         seen: Hashable = None
-        watching: asyncio.Task[None] | None = None
-        nudge = asyncio.Event()
         try:
             while self._live.has_subscribers(name):
                 began = time.monotonic()
-                now, moves = await self._fingerprint(name)
+                now = await self._fingerprint(name)
                 if seen is not None and now != seen:
                     self._live.publish(name)
                 seen = now
-                if moves and name != LIST and (watching is None or watching.done()):
-                    watching = asyncio.create_task(self._watch(name.removeprefix(GOAL), nudge))
-                took = time.monotonic() - began
-                alone = watching is None and name != LIST and self.name == "local"
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(
-                        max(FAST_POLL_INTERVAL_S if alone else POLL_INTERVAL_S, took * _PAUSE_RATIO)
-                    ):
-                        await nudge.wait()
-                nudge.clear()
-                await asyncio.sleep(EVENT_MERGE_S)
+                pause = POLL_INTERVAL_S if name == LIST else FAST_POLL_INTERVAL_S
+                await asyncio.sleep(max(pause, (time.monotonic() - began) * _PAUSE_RATIO))
         finally:
             self._pollers.pop(name, None)
-            if watching is not None:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
 
-    async def _fingerprint(self, name: str) -> tuple[Hashable, bool]:
-        """A value that changes with the goal, and whether to listen to its events."""
+    async def _fingerprint(self, name: str) -> Hashable:
+        """A value that changes with the goal, or with the list."""
         goal_id = name.removeprefix(GOAL)
         try:
             if name == LIST:
-                return tuple(await self.call(lambda one: one.list(limit=MAX_GOALS_WATCHED))), False
+                return tuple(await self.call(lambda one: one.list(limit=MAX_GOALS_WATCHED)))
             report = await self.call(lambda one: one.report(goal_id))
         except SatchelError as exc:
-            return (type(exc).__name__, exc.message), False
+            return type(exc).__name__, exc.message
         steps = tuple(
             (one.state, one.attempts, one.started, one.seconds) for one in report.steps.values()
         )
         found = self._processes.get(goal_id)
         gone = None if found is None else found.process.poll()
-        sign = (report.state, report.revision, report.reason, steps, gone)
-        # Journals of `local` are polled as often as its own watchers would.
-        return sign, report.state in {"queued", "running"} and self.name != "local"
+        return report.state, report.revision, report.reason, steps, gone
 
-    async def _watch(self, goal_id: str, nudge: asyncio.Event) -> None:
-        """Wake the poller at each event, until the goal ends or waits."""
-        with suppress(Exception):  # reported by the next check
-            engine = await self.engine()
-            async for _ in engine.watch(goal_id):
-                nudge.set()
+
+def _no_model() -> tuple[str, str]:
+    hint = say("Set `SATCHEL_MODEL` to `PROVIDER:NAME` and restart `satchel ui`")
+    return say("No model is configured"), hint
 
 
 async def _awaited(one: Awaitable[_Given]) -> _Given:
     return await one
 
 
-def _retrieve_error(opening: asyncio.Task[Engine]) -> None:
-    """Retrieve the error of an open that has no caller left; the next caller gets it."""
-    if not opening.cancelled():
-        opening.exception()
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a task that may have no caller left: asyncio would log it."""
+    if not task.cancelled():
+        task.exception()

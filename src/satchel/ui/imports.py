@@ -1,12 +1,7 @@
 """Pending imports: uploads, and repositories that are being fetched.
 
-    fetching   git runs in a thread; `line` is its progress
-    choosing   it holds several skills, and the user must select some
-    planned    it has a plan (`plan` is its key); the selection can still be changed
-    failed     `error` is the reason
-
-A source stays open until its plan is applied or refused, or `IMPORT_LIFETIME_S` passed, so that ids
-can be changed without another upload.
+A source that was read has a plan for all its skills, or an `error`. It stays open until its plan is
+applied or rejected, or `IMPORT_LIFETIME_S` passed: a skill can be renamed without another upload.
 """
 
 from __future__ import annotations
@@ -18,11 +13,11 @@ import time
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource
 from satchel.store.archive.rules import shown
 from satchel.store.disk_errors import disk_errors_as_refusal
@@ -34,7 +29,7 @@ from satchel.store.sources.parse import ENDINGS, ArchiveSource, FolderSource
 from satchel.store.staging import remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from satchel.store.plan import ChangePlan
     from satchel.store.planner import SelectedSkill
@@ -64,8 +59,8 @@ def require_remote(text: str) -> None:
     """
     if not _REMOTE.match(text):
         raise InvalidInput(
-            say("`{address}` is no address of a repository", address=shown(redacted(text))),
-            say("Use `https://…`; who sits at this machine also `ssh://…` or `git@host:path`"),
+            say("`{address}` is not a repository URL", address=shown(redacted(text))),
+            say("Use `https://…`, `ssh://…` or `git@host:path`"),
         )
 
 
@@ -87,12 +82,11 @@ def require_public(source: Source) -> tuple[str, ...]:
     except (gaierror, UnicodeError):
         rows = []
     if not rows:
-        raise NotFound(say("There is no host `{host}`", host=shown(host)), say("Check the address"))
+        raise NotFound(say("There is no host `{host}`", host=shown(host)))
     found = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
     if not all(map(is_public, found)):
         raise Refused(
-            say("`{host}` is this machine, or in its own network", host=shown(host)),
-            say("Import it in a terminal of this machine, or send a zip"),
+            say("`{host}` is not a public host", host=shown(host)),
         )
     return found
 
@@ -116,14 +110,13 @@ IMPORT_LIFETIME_S = 1_800.0
 MAX_IMPORTS = 16
 """The oldest is dropped first."""
 MAX_FETCHES = 4
-State = Literal["fetching", "choosing", "planned", "failed"]
 
 
 class PendingImport:
     """One source to import from."""
 
     def __init__(self, store: Store, label: str, path: str = "") -> None:
-        """Create it in the state `fetching`.
+        """Create it before it is read.
 
         Args:
             store: The target of its skills.
@@ -135,14 +128,14 @@ class PendingImport:
         self.label = label
         self.path = path
         self.since = time.monotonic()
-        self.state: State = "fetching"
         self.line = ""
+        """Progress of git."""
         self.error: SatchelError | None = None
-        self.picks: tuple[SelectedSkill, ...] = ()
-        """All its skills, with their ids."""
         self.plan = ""
-        self.chosen: Mapping[str, str] | None = None
-        """The last selection: folder -> id; None for all."""
+        """Key of its plan."""
+        self.ids: dict[str, str] | None = None
+        """Folder within the source -> id, after a skill was renamed."""
+        self.picks: tuple[SelectedSkill, ...] = ()
         self.cancelled = threading.Event()
         self.bundle: Bundle | None = None
         self.resources = ExitStack()
@@ -170,18 +163,15 @@ class PendingImport:
         with disk_errors_as_refusal(self.label):
             found = find_skills(bundle.tree, self.path or bundle.place.path, name=bundle.name)
         if not found:
-            raise NotFound(
-                say("There is no SKILL.md in `{source}`", source=self.label),
-                say("A skill is a folder with a SKILL.md or a skill.yaml"),
-            )
+            raise NotFound(say("There is no SKILL.md in `{source}`", source=self.label))
         self.bundle = bundle
         self.picks = tuple(with_ids(found))
 
-    def make_plan(self, ids: Mapping[str, str] | None = None) -> ChangePlan:
-        """Return a plan for some of its skills: folder within the source -> id; all when None.
+    def make_plan(self, ids: Mapping[str, str] | None) -> ChangePlan:
+        """Return a plan for its skills, with other ids if they are given.
 
         Raises:
-            SatchelError: an id is invalid, nothing was selected, or it was closed meanwhile.
+            SatchelError: an id is invalid, or it was closed meanwhile.
         """
         try:
             with self.read_lock:
@@ -212,7 +202,7 @@ class PendingImport:
     def _report_progress(self, line: str) -> None:
         self.line = line
         if self.cancelled.is_set():
-            raise Refused(say("It was cancelled"), say("Begin again"))
+            raise Refused(say("It was cancelled"))
 
 
 class PendingImports:
@@ -223,69 +213,35 @@ class PendingImports:
         add_plan: Callable[[Store, ChangePlan, PendingImport], str],
         drop_plan: Callable[[str], None],
     ) -> None:
-        """Start without any.
-
-        Args:
-            add_plan: Stores the plan of an import; returns its key.
-            drop_plan: Drops such a plan, if it is still pending.
-        """
+        """Start without any; plans are stored by `add_plan`, which returns a key."""
         self._add_plan = add_plan
         self._drop_plan = drop_plan
         self._open: dict[str, PendingImport] = {}
         self._hold = threading.Lock()
 
-    def archive(self, store: Store, sent: Upload, spool: str) -> PendingImport:
-        """Open an uploaded archive; `spool` is removed with it.
+    def upload(self, store: Store, sent: Upload, spool: str, *, is_archive: bool) -> PendingImport:
+        """Open an uploaded archive or folder, and plan it; `spool` is removed with it.
 
         Raises:
             SatchelError: it is unsafe, or holds no skill.
         """
-        return self._open_upload(
-            PendingImport(store, sent.name), ArchiveSource(sent.path, sent.name), spool
-        )
-
-    def folder(self, store: Store, sent: Upload, spool: str) -> PendingImport:
-        """Open an uploaded folder; `spool` is removed with it.
-
-        Raises:
-            SatchelError: as `archive`.
-        """
-        notes: list[str] = []
-        if sent.programs:
-            names = listed(f"`{shown(one)}`" for one in sent.programs[:20])
-            notes.append(
-                say(
-                    "Taken for programs, since they begin with `#!` and a browser does not say: "
-                    "{names}",
-                    names=names,
-                )
-            )
-        if sent.ignored:
-            names = listed(f"`{shown(one)}`" for one in sent.ignored[:20])
-            notes.append(say("Left out: {names}", names=names))
-        source = FolderSource(sent.path, sent.name)
-        return self._open_upload(PendingImport(store, sent.name), source, spool, notes)
-
-    def _open_upload(
-        self, pending: PendingImport, source: Source, spool: str, notes: Sequence[str] = ()
-    ) -> PendingImport:
-        label = pending.label
+        label = sent.name
+        source = (ArchiveSource if is_archive else FolderSource)(sent.path, label)
+        pending = PendingImport(store, label)
         pending.resources.callback(remove_tree, spool)
         try:
             # The lockfile records the sender's name: our copy will be removed.
             pending.open(source, place=LockedSource("upload", label), name=ENDINGS.sub("", label))
-        except BaseException:
-            pending.close()
-            raise
-        if notes and pending.bundle is not None:
-            pending.bundle = pending.bundle._replace(notes=(*pending.bundle.notes, *notes))
-        pending.state = "choosing"
-        self._add(pending)
-        try:
-            return self._plan_single(pending)
+            if pending.bundle is not None:
+                notes = (*pending.bundle.notes, *_upload_notes(sent))
+                pending.bundle = pending.bundle._replace(notes=notes)
+            self._add(pending)
+            self.plan(pending)
         except BaseException:
             self.drop(pending.key)
+            pending.close()
             raise
+        return pending
 
     def fetch(
         self, store: Store, address: str, ref: str, path: str, *, public: bool = False
@@ -313,13 +269,13 @@ class PendingImports:
                     if public and isinstance(source, GitSource):
                         source.pinned = require_public(source)
                     pending.open(source, ref=ref)
-                self._plan_single(pending)
+                self.plan(pending)
             except SatchelError as exc:
-                pending.error, pending.state = exc, "failed"
+                pending.error = exc
             except Exception as exc:  # noqa: BLE001 - the page must show why the thread ended
                 words = say("Something went wrong here: {reason}", reason=type(exc).__name__)
-                pending.error, pending.state = InternalError(words), "failed"
-            if pending.cancelled.is_set() or pending.state == "failed":
+                pending.error = InternalError(words)
+            if pending.cancelled.is_set() or pending.error is not None:
                 pending.close()
 
         # Errors are in the language of the request.
@@ -341,18 +297,26 @@ class PendingImports:
             raise _not_open()
         return found
 
-    def choose(self, pending: PendingImport, ids: Mapping[str, str] | None) -> str:
-        """Make a plan for some of its skills and drop the previous plan; returns the plan's key.
+    def rename(self, pending: PendingImport, old: str, new: str) -> str:
+        """Plan again with another id for one skill; returns the plan's key.
+
+        Raises:
+            SatchelError: the id is invalid or taken, or it was closed meanwhile.
+        """
+        ids = pending.ids or {pick.path: pick.id for pick in pending.picks}
+        return self.plan(pending, {path: new if one == old else one for path, one in ids.items()})
+
+    def plan(self, pending: PendingImport, ids: dict[str, str] | None = None) -> str:
+        """Make a plan for its skills and drop the previous plan; returns the plan's key.
 
         Raises:
             SatchelError: as `PendingImport.make_plan`.
         """
         with pending.plan_lock:
-            plan, old = pending.make_plan(ids), pending.plan
+            plan, old = pending.make_plan(ids or pending.ids), pending.plan
             pending.since = time.monotonic()
-            pending.chosen = ids
-            made = self._add_plan(pending.store, plan, pending)
-            pending.plan, pending.state = made, "planned"
+            pending.ids = ids or pending.ids
+            pending.plan = made = self._add_plan(pending.store, plan, pending)
             self._drop_plan(old)
         if pending.cancelled.is_set():
             self._drop_plan(made)
@@ -375,22 +339,11 @@ class PendingImports:
         for one in every:
             _end(one, wait=2.0)
 
-    def _plan_single(self, pending: PendingImport) -> PendingImport:
-        """A source with one skill needs no selection."""
-        if len(pending.picks) == 1:
-            self.choose(pending, None)
-        else:
-            pending.state = "choosing"
-        return pending
-
     def _add(self, pending: PendingImport, *, fetching: bool = False) -> None:
         with self._hold:
-            at_work = sum(one.state == "fetching" for one in self._open.values())
+            at_work = sum(not one.plan and one.error is None for one in self._open.values())
             if fetching and at_work >= MAX_FETCHES:
-                raise Refused(
-                    say("{count} sources are being fetched already", count=MAX_FETCHES),
-                    say("Wait for one of them, or cancel it"),
-                )
+                raise Refused(say("Too many requests"), say("Try again later"))
             self._open[pending.key] = pending
         self.sweep()
 
@@ -405,17 +358,22 @@ class PendingImports:
             _end(one)
 
 
+def _upload_notes(sent: Upload) -> Iterator[str]:
+    if sent.programs:
+        names = join_names(f"`{shown(one)}`" for one in sent.programs[:20])
+        yield say("Marked as programs because of `#!`: {names}", names=names)
+    if sent.ignored:
+        names = join_names(f"`{shown(one)}`" for one in sent.ignored[:20])
+        yield say("Ignored: {names}", names=names)
+
+
 def _not_open() -> NotFound:
-    return NotFound(say("This source is not open any more"), say("Begin again"))
+    return NotFound(say("This preview has expired"))
 
 
 def _end(pending: PendingImport, wait: float = 0.0) -> None:
     """Close it, or leave that to its thread: git is stopped at its next progress line."""
     pending.cancelled.set()
-    if (
-        pending.read_lock.acquire(timeout=wait)
-        if wait
-        else pending.read_lock.acquire(blocking=False)
-    ):
+    if pending.read_lock.acquire(timeout=wait):
         pending.read_lock.release()
         pending.close()

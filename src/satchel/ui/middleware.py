@@ -6,7 +6,7 @@ The checks run in this order, before any body is read:
     home        if a name is ours alone, sessions count under it alone: cookies ignore ports
     sender      other sites may link here; they may not load, frame or send anything
     session     a cookie, or the login page; login, language and static files need none
-    forgery     a change carries the session's CSRF token and comes from our own pages
+    forgery     a change names our own pages as its `Origin`; the cookie is for our own site alone
     language    the user's choice, else the browser's
     body        size and time are limited while it arrives
     headers     only our own scripts, styles, frames and images; no caching
@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import re
 import time
-from hmac import compare_digest
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from starlette.datastructures import URL, Headers, MutableHeaders
@@ -48,9 +46,6 @@ SCRIPT_PATHS = frozenset(("/live", "/session"))
 STATIC_PREFIX = "/static/"
 """Needs no session, like `OPEN_PATHS`."""
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
-CSRF_HEADER = "x-satchel-csrf"
-CSRF_FIELD = "csrf"
-"""In the URL of a form, so that it is checked before the body is read."""
 LANGUAGE_COOKIE = "satchel-language"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
@@ -94,7 +89,7 @@ class SecurityMiddleware:
             state: The shared state.
             hosts: The names of this server, without ports, in lower case.
             cookie: The name of the session cookie; other servers of this machine have others.
-            too_late: Answers requests of an ended session, or from a page of another session.
+            too_late: Answers changes of an ended session.
             homes: The only names under which sessions count; empty for all names.
             https: Whether a proxy terminates TLS.
         """
@@ -151,27 +146,22 @@ class SecurityMiddleware:
             return self._lead_home(scope)
         if path in OPEN_PATHS or path.startswith(STATIC_PREFIX):
             return None
-        if session is None:
-            return self._door(scope, headers)
-        if method not in SAFE_METHODS and not _has_csrf_token(session, headers, scope):
-            return self._answer_late
-        return None
+        return self._login_page(scope, headers) if session is None else None
 
     def _refuse_sender(self, path: str, method: str, headers: Headers) -> Response | None:
         """Checks that do not depend on the session."""
         if not self._answers_to(headers.getlist("host")):
-            words = say("This server does not answer to that name")
-            return _refusal(421, words, say("Give `--name` at the start"))
+            words = say("Unknown host name")
+            return _refusal(421, words, say("Start the server with `--name`"))
         if not path.startswith("/") or _CONTROL.search(path):
-            return _refusal(400, say("This is no address of a page"))
+            return _refusal(400, say("Page not found"))
         if _is_cross_site(method, headers) or (
             method not in SAFE_METHODS and not self._same_origin(headers)
         ):
-            words = say("This request did not come from a page of this session")
-            return _refusal(403, words, say("Load the page again"))
+            words = say("The request does not come from this site")
+            return _refusal(403, words, say("Reload the page"))
         if method not in SAFE_METHODS and _too_large(headers, limit_of(path)):
-            words = say("This is more than {most} MB", most=limit_of(path) // MAX_FORM_BYTES)
-            return _refusal(413, words, say("Send less"))
+            return _refusal(413, say("The upload is too large"))
         return None
 
     def _answers_to(self, hosts: list[str]) -> bool:
@@ -187,14 +177,14 @@ class SecurityMiddleware:
         home = self._homes[0]
         if scope["method"] in SAFE_METHODS:
             return RedirectResponse(URL(scope=scope).replace(hostname=home), 303)
-        words = say("This server does not answer to that name")
+        words = say("Unknown host name")
         return _refusal(421, words, say("Use the name `{name}`", name=home))
 
-    def _door(self, scope: Scope, headers: Headers) -> ASGIApp:
+    def _login_page(self, scope: Scope, headers: Headers) -> ASGIApp:
         """The answer to a request without a session."""
         path, safe = str(scope["path"]), scope["method"] in SAFE_METHODS
         if path in SCRIPT_PATHS:
-            return _refusal(401, say("Nobody is signed in"))
+            return _refusal(401, say("You are signed out"))
         if not safe and path != LOGOUT_PATH:
             return self._answer_late
         if headers.get("hx-request"):
@@ -208,22 +198,14 @@ class SecurityMiddleware:
         await answer(scope, receive, send)
 
     def _same_origin(self, headers: Headers) -> bool:
-        """Whether the `Origin` of a request is ours.
-
-        Clients other than browsers send no origin, and no cookie that another site could misuse. A
-        sandboxed page sends `null`.
-        """
+        """Whether a change comes from our own pages. Browsers send `Origin` with every form."""
         origins = headers.getlist("origin")
         if not origins:
-            return True
-        try:
-            parts = urlsplit(origins[0])
-        except ValueError:
-            return False
-        # A proxy may terminate TLS without `https` being set, so only the name is compared.
+            return headers.get("sec-fetch-site") == "same-origin"
+        # A proxy may terminate TLS without `https` being set, so both schemes are accepted.
         schemes = ("https",) if self._https else ("http", "https")
-        ours = parts.netloc.lower() == headers.get("host", "").lower()
-        return len(origins) == 1 and ours and parts.scheme in schemes
+        host = headers.get("host", "").lower()
+        return len(origins) == 1 and origins[0].lower() in [f"{one}://{host}" for one in schemes]
 
     def _with_headers(self, scope: Scope, send: Send, renewed: str) -> Callable[[Message], Any]:
         kept = (
@@ -253,12 +235,14 @@ class SecurityMiddleware:
         return sent
 
 
-def give_cookie(answer: Response, name: str, secret: str, *, secure: bool) -> None:
-    """Set the session cookie: not for scripts, and not for other sites."""
+def give_cookie(
+    answer: Response, name: str, value: str, *, secure: bool, seconds: float = SESSION_IDLE_S
+) -> None:
+    """Set a cookie: not for scripts, and not for other sites."""
     answer.set_cookie(
         name,
-        secret,
-        max_age=int(SESSION_IDLE_S),
+        value,
+        max_age=int(seconds),
         path="/",
         httponly=True,
         samesite="strict",
@@ -290,15 +274,6 @@ def _is_cross_site(method: str, headers: Headers) -> bool:
         return False
     led = headers.get("sec-fetch-mode") == "navigate"
     return method != "GET" or not led or headers.get("sec-fetch-dest", "document") != "document"
-
-
-def _has_csrf_token(session: UiSession, headers: Headers, scope: Scope) -> bool:
-    """Whether a request carries the CSRF token of its session."""
-    given = headers.get(CSRF_HEADER, "")
-    if not given:
-        query = parse_qs(bytes(scope["query_string"]).decode("latin-1"))
-        given = query.get(CSRF_FIELD, [""])[0]
-    return compare_digest(given.encode("utf-8", "replace"), session.csrf.encode())
 
 
 def _too_large(headers: Headers, limit: int) -> bool:

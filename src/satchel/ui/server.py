@@ -75,6 +75,7 @@ def make_app(
     @asynccontextmanager
     async def life(_: Any) -> AsyncGenerator[None]:
         state.live.start()
+        state.loading.reading.start()
         cleaning = asyncio.create_task(state.sweep_regularly())
         try:
             yield
@@ -206,19 +207,18 @@ def _require_password_if_public(web: UiServerSettings) -> None:
     Raises:
         Refused: other machines can reach the server.
     """
-    hint = say("Give `--password-file`")
+    hint = say("Set `--password-file`")
     known = [
         one for one in web.names if one.lower() not in LOCAL_NAMES and not is_localhost_name(one)
     ]
     if web.open_to_others or known:
         raise Refused(
-            say("`{host}` can be reached from other machines, and nobody needs a password",
+            say("`{host}` is reachable from other machines without a password",
                 host=web.host if web.open_to_others else known[0]),
             hint,
         )  # fmt: skip
     if web.https:
-        words = say("Other machines come through a proxy, and nobody needs a password")
-        raise Refused(words, hint)
+        raise Refused(say("A password is required behind a proxy"), hint)
 
 
 def _base_url(web: UiServerSettings, port: int) -> str:
@@ -244,8 +244,8 @@ def _listen(web: UiServerSettings) -> socket.socket:
         listener.close()
         if exc.errno == errno.EADDRINUSE:
             raise Refused(
-                say("Port {port} is taken; perhaps another `satchel ui` runs", port=web.port),
-                say("Use its page, or give `--port 0` for a free one"),
+                say("Port {port} is in use", port=web.port),
+                say("Choose another `--port`"),
             ) from exc
         raise Refused(
             say("`{address}` cannot be used: {reason}",

@@ -79,42 +79,39 @@ _TAGS = {
 _CLASSES = {"span": {"picture", *(name for _, name in _TOKENS)}}
 
 
-class FrontmatterLine(NamedTuple):
-    """A field of the frontmatter."""
-
-    name: str
-    value: str
-
-
 class RenderedFile(NamedTuple):
     """A file as a page shows it."""
 
-    fields: tuple[FrontmatterLine, ...]
+    fields: tuple[tuple[str, str], ...]
+    """Name and value of each field of the frontmatter."""
     html: Markup
-    is_prose: bool
-    """Rendered Markdown; else source."""
+    is_markdown: bool
+    lines: int
+    """The number of lines of source; 0 for rendered Markdown."""
     hidden: int
 
 
-def render(content: FileContent, link: Linker) -> RenderedFile:
+def render(content: FileContent, link: Linker, *, raw: bool = False) -> RenderedFile:
     """Render a file of a skill as HTML.
 
     Args:
         content: The file.
         link: Returns the URL of another file of the skill by its path.
+        raw: Show Markdown as source.
     """
     name = content.path.rpartition("/")[2].lower()
     text = content.text
-    fields: tuple[FrontmatterLine, ...] = ()
-    if name.endswith(_MARKDOWN):
+    fields: tuple[tuple[str, str], ...] = ()
+    is_markdown = name.endswith(_MARKDOWN)
+    if is_markdown and not raw:
         fields, text = _front(content)
         if len(text) <= MAX_MARKDOWN_CHARS:
             shown, hidden = visible(text)
             found = markdown(shown, link, content.path)
-            return RenderedFile(fields, found, is_prose=True, hidden=hidden)
+            return RenderedFile(fields, found, is_markdown, 0, hidden)
     shown, hidden = visible(text)
     html = code(shown, name.rpartition(".")[2])
-    return RenderedFile(fields, html, is_prose=False, hidden=hidden)
+    return RenderedFile(fields, html, is_markdown, shown.rstrip("\n").count("\n") + 1, hidden)
 
 
 def visible(text: str) -> tuple[str, int]:
@@ -199,7 +196,7 @@ def _fence(text: str, language: str, _: str) -> str:
     return str(code(text, language.lower()))
 
 
-def _front(content: FileContent) -> tuple[tuple[FrontmatterLine, ...], str]:
+def _front(content: FileContent) -> tuple[tuple[tuple[str, str], ...], str]:
     """The frontmatter, and the text below it."""
     from satchel.skill.reader import parse_document
 
@@ -209,8 +206,9 @@ def _front(content: FileContent) -> tuple[tuple[FrontmatterLine, ...], str]:
     if not document.fields:
         return (), content.text
     fields = (
-        FrontmatterLine(visible(str(name))[0], visible(field_text(value))[0])
+        (visible(str(name))[0], visible(field_text(value))[0])
         for name, value in document.fields.items()
+        if name not in ("name", "description")  # on top of the page
     )
     return tuple(fields), document.body.encode("utf-8", "replace").decode()
 

@@ -13,15 +13,13 @@ from satchel.errors import NotFound
 from satchel.i18n import say
 from satchel.presentation.health import Health
 from satchel.presentation.jobs import BackgroundJob
+from satchel.presentation.skill_index import LibraryLoader
 from satchel.ui.events import LiveEvents
 from satchel.ui.flash import FlashMessages
 from satchel.ui.goal_service import GoalService
 from satchel.ui.imports import PendingImports
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
     from satchel.satchel import Satchel
     from satchel.store.plan import ChangePlan
     from satchel.store.store import Store
@@ -34,7 +32,6 @@ MAX_PENDING_PLANS = 32
 """The oldest is dropped first."""
 MAX_FINISHED_PLANS = 128
 """Finished plans whose result can be shown again."""
-_LOCK_COUNT = 16
 
 SWEEP_INTERVAL_S = 60.0
 
@@ -49,8 +46,6 @@ class PendingPlan(NamedTuple):
     label: str = ""
     import_key: str = ""
     """The key of its import, while that is open."""
-    ids: tuple[str, ...] = ()
-    """The ids it was made for, so that it can be made again."""
 
     @property
     def is_over(self) -> bool:
@@ -64,12 +59,9 @@ class PendingPlans:
     def __init__(self) -> None:
         self._pending: dict[str, PendingPlan] = {}
         self._result_urls: dict[str, str] = {}
-        self._locks = tuple(threading.Lock() for _ in range(_LOCK_COUNT))
+        self.confirming = threading.Lock()
+        """Held by a confirmation, so that a second click waits for the result of the first."""
         self._hold = threading.Lock()
-
-    def lock(self, key: str) -> AbstractContextManager[object]:
-        """A lock, so that a second click waits for the result of the first."""
-        return self._locks[hash(key) % _LOCK_COUNT]
 
     def set_result_url(self, key: str, address: str) -> None:
         """Remember the URL that shows the result of a plan."""
@@ -89,7 +81,6 @@ class PendingPlans:
         *,
         label: str = "",
         import_key: str = "",
-        ids: Sequence[str] = (),
     ) -> PendingPlan:
         """Store a plan under an unguessable key.
 
@@ -98,10 +89,9 @@ class PendingPlans:
             plan: The plan.
             label: Name of its source.
             import_key: The key of its import.
-            ids: The ids it was made for.
         """
         key = secrets.token_urlsafe(18)
-        return self.restore(PendingPlan(key, store, plan, 0.0, label, import_key, tuple(ids)))
+        return self.restore(PendingPlan(key, store, plan, 0.0, label, import_key))
 
     def restore(self, pending: PendingPlan) -> PendingPlan:
         """Store a plan again under its key."""
@@ -144,7 +134,7 @@ class PendingPlans:
         found = self.get(key)
         with self._hold:
             if self._pending.pop(key, None) is None:  # a concurrent request was faster
-                raise NotFound(say("This change was made already"), say("Begin again"))
+                raise plan_expired()
         return found
 
     def drop(self, key: str) -> None:
@@ -169,10 +159,7 @@ class PendingPlans:
 
 def plan_expired() -> NotFound:
     """Return the error for a plan that is no longer pending."""
-    return NotFound(
-        say("This change waits no more: it was made, refused, or waited too long"),
-        say("Begin again"),
-    )
+    return NotFound(say("This preview has expired"))
 
 
 class AppState:
@@ -187,6 +174,7 @@ class AppState:
         self.flash = FlashMessages()
         self.review = BackgroundJob(satchel.review, satchel.library.snapshot)
         """Scans the skills of an untrusted folder."""
+        self.loading = LibraryLoader(satchel)
         self._making = threading.Lock()
         self._health: Health | None = None
         self.imports = PendingImports(self._wait, self.plans.drop)
@@ -209,6 +197,7 @@ class AppState:
         A failure is recorded and does not prevent the other steps.
         """
         self.review.stop()
+        self.loading.stop()
         if self._health is not None:
             self._health.stop()
         try:

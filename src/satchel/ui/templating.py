@@ -3,8 +3,8 @@
     return page(request, "skills/page.html", rows=rows)    a whole page
     return part(request, "skills/list.html", rows=rows)    a fragment for htmx
 
-Every template has `say`, `listed`, `address`, `static(name)`, `pieces`, `language`, `session`,
-`path`, `csrf(address)`, the filter `printable`, and the macros of `parts/*.html` by import.
+Every template has `say`, `join_names`, `address`, `static(name)`, `pieces`, `language`, `session`,
+`path`, `project`, the filter `printable`, and the macros of `parts/*.html` by import.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote_plus
 
 from starlette.responses import HTMLResponse, Response
 
 from satchel.errors import InternalError
-from satchel.i18n import language, listed, say
+from satchel.i18n import join_names, language, say
 from satchel.presentation.skill_page import pieces
+from satchel.presentation.skills import label
 from satchel.tools.framing import printable
-from satchel.ui.middleware import CSRF_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +53,8 @@ def page(request: Request, template: str, /, *, status: int = 200, **values: Any
     return _answer(request, template, status, values)
 
 
-def part(request: Request, template: str, /, *, status: int = 200, **values: Any) -> Response:
-    """Render a fragment for htmx."""
-    return _answer(request, template, status, values)
+part = page
+"""Render a fragment for htmx."""
 
 
 def go_to(request: Request, address: str) -> Response:
@@ -84,20 +83,13 @@ def _quoted(text: str) -> str:
 def _answer(request: Request, name: str, status: int, values: Mapping[str, Any]) -> Response:
     session: UiSession | None = getattr(request.state, "session", None)
 
-    def csrf(path: str) -> str:
-        """Return the URL of a form with the session's CSRF token."""
-        if session is None:
-            return path
-        mark = "&" if "?" in path else "?"
-        return f"{path}{mark}{CSRF_FIELD}={quote(session.csrf)}"
-
     key = request.query_params.get("told", "") if session is not None else ""
     told = app_state(request).flash.get(key) if key else None
     found = templates().get_template(name)
     text = found.render(
         language=language(),
         session=session,
-        csrf=csrf,
+        project=_project(request) if session is not None else "",
         path=request.url.path,
         query=request.query_params,
         by_htmx=wants_part(request),
@@ -106,6 +98,11 @@ def _answer(request: Request, name: str, status: int, values: Mapping[str, Any])
         **values,
     )
     return HTMLResponse(text, status)
+
+
+def _project(request: Request) -> str:
+    folder = app_state(request).satchel.settings.project
+    return printable(os.path.basename(os.path.abspath(folder)))
 
 
 @cache
@@ -122,9 +119,14 @@ def templates() -> Environment:
         auto_reload=False,
     )
     made.globals.update(  # pyright: ignore[reportUnknownMemberType]
-        say=say, listed=listed, static=static, address=address, has_static=has_static, pieces=pieces
+        say=say,
+        join_names=join_names,
+        static=static,
+        address=address,
+        has_static=has_static,
+        pieces=pieces,
     )
-    made.filters.update(printable=printable)  # pyright: ignore[reportUnknownMemberType]
+    made.filters.update(printable=printable, label=label)  # pyright: ignore[reportUnknownMemberType]
     return made
 
 

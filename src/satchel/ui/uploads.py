@@ -89,9 +89,9 @@ async def receive_archive(request: Request, folder: str) -> Upload:
     """
     async with _parsed(request, 2) as (scope, files):
         if not files:
-            raise InvalidInput(say("No file was chosen"), say("Choose a zip or a tar"))
+            raise InvalidInput(say("No file was chosen"))
         if len(files) > 1:
-            raise InvalidInput(say("One archive at a time"), say("Send the others one by one"))
+            raise InvalidInput(say("Upload one archive at a time"))
         path = os.path.join(folder, "archive")
         await run_sync(_save, files[0], path)
         name = shown(re.split(r"[\\/]", files[0].filename or "")[-1])
@@ -107,7 +107,7 @@ async def receive_folder(request: Request, folder: str) -> Upload:
     """
     async with _parsed(request, MAX_FILES) as (scope, files):
         if not files:
-            raise InvalidInput(say("No folder was chosen"), say("Choose a folder with a SKILL.md"))
+            raise InvalidInput(say("No file was chosen"))
         return await run_sync(_save_all, files, os.path.join(folder, "files"), scope)
 
 
@@ -117,7 +117,7 @@ async def _parsed(
 ) -> AsyncGenerator[tuple[Scope, list[UploadFile]]]:
     """The scope and the files of a form; an input without a file sends an empty file name."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise HTTPException(415, say("Send the files as a form (`multipart/form-data`)"))
+        raise HTTPException(415)
     parser = _UploadParser(
         request.headers,
         request.stream(),
@@ -127,12 +127,12 @@ async def _parsed(
     )
     parser.stream = parser.until_end(parser.stream)
     try:
-        with disk_errors_as_refusal(say("The upload")):
+        with disk_errors_as_refusal(say("Upload")):
             form = await parser.parse()
     except MultiPartException as exc:
         raise HTTPException(400, exc.message) from exc
     except ClientDisconnect as exc:
-        raise HTTPException(400, say("The upload ended too early")) from exc
+        raise HTTPException(400, say("The upload was interrupted")) from exc
     sent = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
     try:
         scope: Scope = "global" if form.get("scope") == "global" else "project"
@@ -142,7 +142,7 @@ async def _parsed(
 
 
 def _save(file: UploadFile, path: str) -> None:
-    with disk_errors_as_refusal(say("The upload")), open(path, "xb") as stream:
+    with disk_errors_as_refusal(say("Upload")), open(path, "xb") as stream:
         shutil.copyfileobj(file.file, stream)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from satchel.detect.embeddings import open_embedder
 from satchel.detect.embeddings.coverage import (
     TWINS,
     CoverageProbe,
     covered_scripts,
 )
-from satchel.detect.embeddings.registry import open_embedder
 
 CHINESE = "把几个 PDF 合并成一个文件"
 JAPANESE = "複数のPDFをひとつにまとめる"

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
+from satchel.detect.embeddings import open_embedder
 from satchel.detect.embeddings.local_model import OnnxEmbedder
-from satchel.detect.embeddings.registry import open_embedder
 from satchel.errors import ModelFailed, SettingsError
 from tiny_models import SIZE, VOCAB, write_onnx, write_tokenizer
 
@@ -57,7 +57,7 @@ def test_the_usual_places_and_names_are_found(tmp_path):
     assert open_embedder(f"onnx:{tmp_path}/m").id == expected
     shutil.move(tmp_path / "m/onnx/model_quantized.onnx", tmp_path / "m/onnx/one.onnx")
     shutil.copy(tmp_path / "m/onnx/one.onnx", tmp_path / "m/onnx/two.onnx")
-    with pytest.raises(SettingsError, match="several"):
+    with pytest.raises(SettingsError, match=r"no `model.onnx`"):
         open_embedder(str(tmp_path / "m"))
 
 
@@ -70,8 +70,11 @@ def test_the_usual_places_and_names_are_found(tmp_path):
         (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
         (lambda folder: (folder / "tokenizer.json").write_text("[1"), "tokenizer.json"),
         (lambda folder: (folder / "tokenizer.json").write_bytes(b"\xff\xfe"), "tokenizer.json"),
-        (lambda folder: write_onnx(folder, inputs=("input_ids", "pixel_values")), "inputs"),
-        (lambda folder: write_onnx(folder, rows=3), "cannot be run"),
+        (
+            lambda folder: write_onnx(folder, inputs=("input_ids", "pixel_values")),
+            "no usable vectors",
+        ),
+        (lambda folder: write_onnx(folder, rows=3), "cannot be used"),
         (lambda folder: (folder / "sentence_bert_config.json").write_text("{"), "sentence_bert"),
     ],
 )
@@ -92,5 +95,5 @@ def test_a_model_that_gives_no_numbers_fails_when_it_does(tmp_path):
     onnx.save(model, tmp_path / "m/model.onnx")
     opened = OnnxEmbedder(str(tmp_path / "m"))
     assert opened.embed(["cat"]).shape == (1, SIZE)
-    with pytest.raises(ModelFailed, match="no numbers"):
+    with pytest.raises(ModelFailed, match="no usable vectors"):
         opened.embed(["fire"])

@@ -1,12 +1,9 @@
-"""The vectors of skills: made once, found again, rebuilt when lost, and never waited for."""
+"""The vectors of skills: made once, found again, rebuilt when lost."""
 
 from __future__ import annotations
 
 import glob
 import os
-import subprocess
-import sys
-import threading
 
 import numpy as np
 import pytest
@@ -24,12 +21,6 @@ SKILLS = {
 }
 CHINESE = {"/skills/中文/SKILL.md": ("写作", "把中文写得自然")}
 MIXED = {"/skills/mixed/SKILL.md": ("mixed", "把中文写得自然")}
-TESTS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CODE = (
-    "import sys; sys.path[:0] = sys.argv[1:3]\n"
-    "import time; from tiny_models import Letters\n"
-    "from satchel.detect.embeddings.store import VectorStore\n"
-)
 
 
 def opened(folder, letters: Letters) -> VectorStore:
@@ -52,12 +43,6 @@ def many(count: int) -> dict[str, tuple[str, str]]:
 
 def files(folder, ending: str) -> list[str]:
     return glob.glob(f"{folder}/*/*{ending}")
-
-
-def finished(store: VectorStore) -> None:
-    if (thread := store._thread) is not None:  # noqa: SLF001 - there is nothing else to wait for
-        thread.join(8)
-    assert not store.is_filling
 
 
 @pytest.mark.req("C10")
@@ -175,11 +160,9 @@ def test_a_damaged_file_is_rebuilt(tmp_path, letters, file, how):
     (path,) = files(tmp_path, file)
     _spoil(path, how)
     store = opened(tmp_path, letters)
-    assert store.is_damaged
     assert store.nearest(queries("pdf"), 9) == []
     assert store.missing(SKILLS) == list(SKILLS)
     store.fill(SKILLS.items())
-    assert not store.is_damaged
     assert opened(tmp_path, letters).nearest(queries("pdf"), 1) == [PDF]
 
 
@@ -220,84 +203,6 @@ def test_what_was_made_before_a_failure_is_kept(tmp_path, letters):
     with pytest.raises(ModelFailed):
         opened(tmp_path, letters).fill(many(600).items(), progress=stop)
     assert len(opened(tmp_path, letters)) == store_module.MAX_BATCH_SKILLS
-
-
-# --- in the background, and in other processes --------------------------------------------
-
-
-class Slow(Letters):
-    """Waits for an event."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go = threading.Event()
-        self.begun = threading.Event()
-
-    def embed(self, texts):
-        self.begun.set()
-        assert self.go.wait(8)
-        return super().embed(texts)
-
-
-def test_a_query_never_waits_for_vectors(tmp_path):
-    slow = Slow()
-    store = opened(tmp_path, slow)
-    store.fill_in_background(SKILLS.items())
-    assert slow.begun.wait(8)
-    assert store.nearest(queries("pdf"), 9) == []
-    assert store.vectors(SKILLS)[0] == []
-    slow.go.set()
-    finished(store)
-    assert store.nearest(queries("pdf"), 1) == [PDF]
-    assert len(opened(tmp_path, slow)) == 3
-
-
-def test_a_failure_in_the_background_is_told_and_tried_again(tmp_path, letters):
-    store = opened(tmp_path, letters)
-    for broken in (ModelFailed("the server is away"), ValueError("odd")):
-        letters.broken = broken
-        store.fill_in_background(SKILLS.items())
-        finished(store)
-        assert str(broken) in store.trouble
-    letters.broken = None
-    store.fill_in_background(SKILLS.items())
-    finished(store)
-    assert (store.trouble, len(store)) == ("", 3)
-
-
-def test_a_program_that_ends_keeps_what_was_made(tmp_path):
-    code = (
-        f"{CODE}"
-        "made = [0]\n"
-        "class Slow(Letters):\n"
-        "    def embed(self, texts):\n"
-        "        made[0] += 1; return super().embed(texts)\n"
-        "store = VectorStore(sys.argv[3], Slow(), lambda texts: [True, True])\n"
-        "store.fill_in_background((f'/{at}', ('name', f'text {at}')) for at in range(50_000))\n"
-        "while not made[0]: time.sleep(0.01)\n"
-    )
-    source = os.path.join(os.path.dirname(TESTS), "src")
-    done = subprocess.run(
-        [sys.executable, "-c", code, source, TESTS, str(tmp_path)],
-        capture_output=True, text=True, check=True, timeout=50,
-    )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("", "")
-    assert 32 <= len(opened(tmp_path, Letters())) < 50_000
-
-
-def test_a_server_that_hangs_does_not_hold_a_program_that_ends(tmp_path):
-    code = (
-        f"{CODE}"
-        "import threading; begun = threading.Event()\n"
-        "class Hanging(Letters):\n"
-        "    def hurrying(self, seconds): ...\n"
-        "    def embed(self, texts): begun.set(); threading.Event().wait()\n"
-        "store = VectorStore(sys.argv[3], Hanging(), lambda texts: [True, True])\n"
-        "store.fill_in_background([('/a', ('a', 'b'))]); begun.wait()\n"
-    )
-    source = os.path.join(os.path.dirname(TESTS), "src")
-    command = [sys.executable, "-c", code, source, TESTS, str(tmp_path)]
-    subprocess.run(command, check=True, timeout=50)
 
 
 def test_two_processes_may_write_at_once(tmp_path, letters):

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from satchel.goals.drawing.labels import MARKS
-from satchel.goals.drawing.svg import to_inline_svg, to_mermaid, to_svg
+from satchel.goals.drawing.svg import to_inline_svg, to_svg
 from satchel.goals.model import GoalReport, Plan, Step, StepError, StepResult, Usage
 
 HOSTILE = '"><script>alert(1)</script> & `x`\x00\x1b[31m\u202e]]>'
@@ -56,10 +56,6 @@ def test_a_hostile_title_is_text():
     tree = ET.fromstring(svg)
     kinds = {element.tag.rpartition("}")[2] for element in tree.iter()}
     assert kinds == {"svg", "title", "style", "defs", "marker", "path", "rect", "g", "text"}
-    chart = to_mermaid(PLAN)
-    assert "script#62;" in chart
-    for line in chart.splitlines()[1:5]:
-        assert re.fullmatch(r'    s\d[\[({]+"[^"<>`\x00-\x1f]*(<br>[^"<>`]*)*"[\])}]+', line), line
 
 
 @pytest.mark.parametrize("state", MARKS)
@@ -67,10 +63,6 @@ def test_a_state_has_a_mark_and_a_colour(state):
     shown = to_svg(PLAN, report(fetch=state))
     assert MARKS[state] in words_of(shown)
     assert f'<g class="{state}">' in shown
-    chart = to_mermaid(PLAN, report(fetch=state))
-    assert f'"{MARKS[state]} Fetch numbers' in chart
-    assert f":::{state}" in chart
-    assert f"classDef {state} " in chart
 
 
 def test_what_a_step_took_and_why_it_failed_is_on_its_box():

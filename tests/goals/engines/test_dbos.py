@@ -117,27 +117,12 @@ async def test_a_cancelled_goal_does_not_go_on_by_an_answer_of_the_same_moment(
     assert runner.begun == []
 
 
-async def test_a_process_works_with_one_engine_at_a_time(tmp_path):
-    one, other = str(tmp_path / "one.db"), str(tmp_path / "other.db")
-    async with DbosEngine(Runner(), one) as engine:
-        with pytest.raises(Refused, match="one per process"):
-            async with DbosEngine(Runner(), other):
-                pass
-        async with DbosEngine(None, one) as client:  # who only looks is not in the way
-            await client.submit(Goal("looked-at", chain("a")))
-            assert (await client.wait("looked-at", 10)).state == "done"
-        assert (await engine.report("looked-at")).steps["a"].output == "looked-at/a"
-    async with DbosEngine(Runner(), other) as engine:  # the first one is closed
-        await engine.submit(Goal("next", chain("a")))
-        assert (await engine.wait("next", 10)).state == "done"
-
-
 async def test_without_a_runner_nothing_is_done(database):
     async with DbosEngine(None, database) as client:
         assert (await client.submit(Goal("later", chain("a")))).state == "queued"
         await asyncio.sleep(0.5)
         assert (await client.report("later")).state == "queued"
-        with pytest.raises(Refused, match="Nobody here can do the steps"):
+        with pytest.raises(Refused, match="This engine has no runner"):
             await client.work()
     runner = Runner()
     async with DbosEngine(runner, database) as engine:
@@ -243,11 +228,11 @@ async def test_a_run_that_begins_while_its_worker_looks_around_goes_on(tmp_path,
 async def test_what_is_no_database_is_refused(tmp_path):
     assert database_url("postgres://h/d") == "postgresql://h/d"
     assert database_url(str(tmp_path / "a.db")) == f"sqlite:///{tmp_path}/a.db"
-    with pytest.raises(InvalidInput, match="SQLite or PostgreSQL, not in `mysql`"):
+    with pytest.raises(InvalidInput, match="`mysql` is not valid"):
         DbosEngine(None, "mysql://h/d")
 
     url = f"postgresql://nobody:secret@127.0.0.1:{free_port()}/nothing"
-    with pytest.raises(ServerFailed, match="does not answer") as caught:
+    with pytest.raises(ServerFailed, match="cannot be used") as caught:
         async with DbosEngine(None, url):
             pass
     assert "secret" not in str(caught.value)
@@ -268,16 +253,6 @@ def test_which_process_is_surely_dead():
     assert process.is_surely_dead(":".join((machine, number, "1" + began, token)))  # a later one
     assert not process.is_surely_dead(f"elsewhere:{number}:{began}:{token}")
     assert not process.is_surely_dead("another-machine")
-
-
-async def test_the_latest_of_many_revisions_is_found(tmp_path):
-    async with DbosEngine(Runner(), str(tmp_path / "goals.db"), poll=0.05) as engine:
-        await engine.submit(Goal("again", chain("a")))
-        for revision in range(2, 13):
-            assert (await engine.wait("again", 10)).state == "done"
-            assert (await engine.retry("again", from_step="a")).revision == revision
-        assert (await engine.wait("again", 10)).revision == 12
-        assert [one.id for one in await engine.list()] == ["again"]
 
 
 async def test_a_process_for_one_goal_leaves_those_of_others_alone(database):
@@ -371,7 +346,7 @@ async def test_a_goal_whose_workers_die_is_set_aside_and_can_be_resumed(database
     async with DbosEngine(Runner(), database, lease=0.3) as engine:
         report = await engine.wait("killer", 20)
         assert (report.state, report.steps["a"].state) == ("failed", "done")
-        assert "died 2 times" in report.reason
+        assert "process is gone" in report.reason
         await engine.resume("killer")
         assert (await engine.wait("killer", 10)).state == "done"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from satchel.errors import SettingsError
@@ -12,7 +10,6 @@ from satchel.goals.engines.factory import (
     is_shared,
     local_folder,
     open_engine,
-    other_projects,
     temporal_address,
 )
 from satchel.settings import load_settings
@@ -28,11 +25,10 @@ def settings(tmp_path):
     return make
 
 
-def test_each_project_has_a_folder_and_a_database_of_its_own(settings, tmp_path):
+def test_each_project_has_a_folder_and_a_database_of_its_own(settings):
     one, two = settings(), settings("two")
     assert local_folder(one) != local_folder(two)
     assert database_url(one) != database_url(two)
-    assert other_projects(one) == {os.path.realpath(tmp_path / "two"): local_folder(two)}
 
 
 def test_an_engine_is_named_or_set(settings):
@@ -46,14 +42,15 @@ def test_only_what_several_machines_share_is_shared(settings):
     assert not is_shared(settings(), None)
     assert not is_shared(settings(engine="dbos"), None)
     assert is_shared(settings(), "temporal")
-    assert is_shared(settings(engine="dbos", database="postgresql://me@there/goals"), None)
-    assert not is_shared(settings(database="postgresql://me@there/goals"), None)
+    assert is_shared(settings(engine="dbos:postgresql://me@there/goals"), None)
+    assert is_shared(settings(engine="dbos:postgresql://me@there/goals"), "dbos")
+    assert not is_shared(settings(engine="dbos:postgresql://me@there/goals"), "local")
 
 
 def test_addresses_are_read_or_refused(settings):
-    assert temporal_address(settings()) == ("", "", "satchel")
-    assert temporal_address(settings(temporal="there/mine")) == ("there:7233", "mine", "satchel")
+    assert temporal_address("") == ("", "", "satchel")
+    assert temporal_address("there/mine") == ("there:7233", "mine", "satchel")
     with pytest.raises(SettingsError):
-        temporal_address(settings(temporal="a/b/c/d"))
+        temporal_address("a/b/c/d")
     with pytest.raises(SettingsError):
-        database_url(settings(database="mysql://there"))
+        database_url(settings(), "mysql://there")

@@ -16,7 +16,7 @@ sys.path.insert(0, given["package"])
 
 from stage import CANARY, Stage  # noqa: E402
 
-from satchel.runners import selfcheck  # noqa: E402
+from satchel.runners import tiers  # noqa: E402
 from satchel.runners.base import Program, ProgramLimits, ProgramPermissions  # noqa: E402
 from satchel.runners.sandbox import sandboxed_launch  # noqa: E402
 
@@ -35,15 +35,13 @@ for tier in ("none", "bwrap", "landlock"):
             argv = (*given["argv"], json.dumps(stage.targets))
             program = Program(argv, folder, "binary", read=tuple(read))
         else:
-            program = selfcheck.python_program(folder, stage.targets)
+            program = tiers.python_program(folder, stage.targets)
             program = program._replace(read=(*program.read, *read))
         if tier == "none":
-            said, trouble = selfcheck.run_bare(program.argv, stage)
+            said, trouble = tiers.run_bare(program.argv, stage)
         else:
             permissions = ProgramPermissions(workspace=stage.targets["workspace"])
-            said, trouble = selfcheck.run(
-                sandboxed_launch(program, permissions, ProgramLimits(), tier)
-            )
-        found[tier] = selfcheck.parse_rows(said)
+            said, trouble = tiers.run(sandboxed_launch(program, permissions, ProgramLimits(), tier))
+        found[tier] = tiers.parse_rows(said)
         troubles[tier] = trouble
 sys.stdout.write(json.dumps({"rows": found, "troubles": troubles}))

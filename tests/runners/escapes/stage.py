@@ -8,7 +8,7 @@ import json
 import os
 import socket
 
-from satchel.runners import selfcheck
+from satchel.runners import tiers
 from satchel.runners.seccomp import ARCHES
 
 CANARY = "SATCHEL_ESCAPE_CANARY"
@@ -16,7 +16,7 @@ _SHM = 0o1600
 """IPC_CREAT, and readable by its owner alone."""
 
 
-class Stage(selfcheck.ProbeStage):
+class Stage(tiers.ProbeStage):
     """Files, memory and devices outside the sandbox, beside those of the self-check."""
 
     def _set_up(self) -> None:

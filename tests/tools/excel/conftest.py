@@ -16,11 +16,11 @@ from satchel.tools.toolset import Toolset
 class Desk:
     """A project, and calls of its tools."""
 
-    def __init__(self, desk, language="en"):
+    def __init__(self, desk):
         from satchel.settings import load_settings
 
         home = os.path.join(desk.project, "home")
-        settings = load_settings(desk.project, env={"HOME": home}, tool_language=language)
+        settings = load_settings(desk.project, env={"HOME": home})
         tools = [PackageTool(skill, tool, settings) for tool in skill.tools]
         self.project = desk.project
         self.tools = Toolset(tools, desk.library, settings)
@@ -70,5 +70,6 @@ def excel(desk):
 
 
 @pytest.fixture
-def chinese(desk):
-    return Desk(desk, "zh")
+def chinese(desk, monkeypatch):
+    monkeypatch.setenv("SATCHEL_LANG", "zh")
+    return Desk(desk)

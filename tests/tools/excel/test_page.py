@@ -40,7 +40,7 @@ def test_the_page_is_fresh(root):
 
 @pytest.mark.req("E8")
 def test_the_page_has_every_part_of_the_template(root, page):
-    with open(os.path.join(root, "docs", "skills", "_template.md"), encoding="utf-8") as file:
+    with open(os.path.join(root, "scripts", "skill_page.md"), encoding="utf-8") as file:
         template = file.read()
     for text in (template, page):
         places = [text.index(part) for part in PARTS]

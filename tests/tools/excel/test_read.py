@@ -34,14 +34,6 @@ def test_a_workbook_is_described(excel):
     }  # fmt: skip
 
 
-def test_many_sheets_are_announced(excel):
-    excel.book(**{f"Sheet {number:03}": [["a"]] for number in range(60)})
-    reply = excel.call("excel_info", path="book.xlsx")
-    assert reply.status == "partial"
-    assert reply.data["sheets_total"] == 60
-    assert "10 more sheets are not listed" in reply.text
-
-
 @pytest.mark.req("E1")
 def test_a_range_is_read_as_rows(excel):
     excel.book(Sales=SALES)
@@ -61,11 +53,8 @@ def test_a_range_is_read_as_rows(excel):
     assert excel.call("excel_read", path="book.xlsx", range="A2").data["columns"] == ["North"]
 
 
-def test_a_sheet_is_named_in_either_way_and_in_any_case(excel):
-    excel.book(**{"One": [["a"]], "It's two": [["b"]]})
-    for words in ({"sheet": "it's TWO"}, {"range": "'It''s two'!A1:B2"}, {"range": "It's two!A1"}):
-        reply = excel.call("excel_read", path="book.xlsx", header=False, **words)
-        assert reply.data["rows"] == [["b"]] or reply.data["rows"] == [["b", None]]
+def test_a_sheet_is_named_in_one_way(excel):
+    excel.book(One=[["a"]], Two=[["b"]])
     assert excel.failed("excel_read", path="book.xlsx", sheet="One", range="Two!A1") == "two-sheets"
 
 

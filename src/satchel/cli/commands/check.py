@@ -1,4 +1,4 @@
-"""The commands `check` (the check-list of a skill, with fixes) and `validate`."""
+"""The command `check`: the check-list of skills, with fixes; `--spec` and `--overlap`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from satchel.cli import EXIT_INCOMPLETE
+from satchel.cli import EXIT_FAILED, EXIT_INCOMPLETE
 from satchel.cli.commands.show import checked, count_problems, show_problems
-from satchel.cli.console import SEVERITIES, clean, one_line, write_json
-from satchel.cli.context import command, short_path, skill_argument
-from satchel.cli.options import AnyPath, OneOf, all_option, dry_run_option, flag_option
+from satchel.cli.commands.test import find_subject
+from satchel.cli.console import SEVERITIES, clean, count_skills, one_line, write_json
+from satchel.cli.context import ProgressBar, command, short_path, skill_argument
+from satchel.cli.options import all_option, flag_option
 from satchel.errors import NotFound, SatchelError
-from satchel.i18n import LANGUAGES, say
+from satchel.i18n import join_names, say
 from satchel.library.locations import local_folder
 
 if TYPE_CHECKING:
     from satchel.authoring.checklist import CheckReport, CheckResult
+    from satchel.authoring.overlap import Overlap, OverlapGroup, OverlapPair
     from satchel.authoring.tool_trial import Unrun
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from satchel.skill.problems import Problem
 
 _TICKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("–", "dim")}
-_MAX_NAMES_SHOWN = 5
 _LISTS = {"tool": "tool", "packaged": "package", "skill": "SKILL.md"}
 
 
@@ -37,30 +38,21 @@ class CheckTarget(NamedTuple):
 
 
 @command(
-    say("Go through the check-list of a skill: every box is ticked, or says how to tick it.")
-    + "\n\n"
-    + say(
-        "SKILL is a folder or the name of a skill; without it, every skill of the project is "
-        "checked. Nothing of a skill is run without `--run`, and nothing then that is not trusted. "
-        "Exits with 1 when a box of severity error is open, with `--strict` a warning too; with "
-        "`--run` also with 4 when a skill may not be run, and with 8 when one cannot be run here."
-    ),
+    say("Check skills against the check-list, with fixes."),
     "satchel check",
     "satchel check word-count --run",
-    "satchel check .agents/skills/word-count --fix",
-    "satchel check --packaged excel",
+    "satchel check .agents/skills --spec --strict",
 )
 @skill_argument("skills", nargs=-1, metavar="[SKILL]...")
-@all_option(say("Also skills of other places: system, home."))
-@click.option("--packaged", multiple=True, metavar="NAME", help=say("A packaged skill by name."))
-@flag_option("--run", say("Also run the programs, in the sandbox."))
-@flag_option("--fix", say("Mend what has one right answer; shows a diff."))
-@dry_run_option(say("With `--fix`: show the diff, and stop."))
-@flag_option("--strict", say("Warnings count as errors."))
+@all_option(say("Also skills outside the project."))
 @click.option(
-    "--language", "tongue", type=OneOf(LANGUAGES), help=say("Texts of tools must be in this one.")
+    "--packaged", multiple=True, metavar="NAME", help=say("A packaged skill; repeatable.")
 )
-@flag_option("--verbose", say("Show every box, ticked ones too."))
+@flag_option("--run", say("Also run the programs of tool skills, in the sandbox."))
+@flag_option("--fix", say("Apply automatic fixes and show a diff."))
+@flag_option("--spec", say("Check the files against the published specification instead."))
+@flag_option("--overlap", say("Show skills that are easily confused instead."))
+@flag_option("--strict", say("Warnings count as errors."))
 def check(
     context: CliContext,
     skills: tuple[str, ...],
@@ -68,46 +60,42 @@ def check(
     packaged: tuple[str, ...],
     run: bool,
     fix: bool,
-    dry_run: bool,
+    spec: bool,
+    overlap: bool,
     strict: bool,
-    tongue: str | None,
-    verbose: bool,
     as_json: bool,
 ) -> int:
+    if overlap:
+        name = skills[0] if skills else None
+        return check_overlap(context, name, strict=strict, as_json=as_json)
+    if spec:
+        return _check_spec(context, skills, strict=strict, as_json=as_json)
     targets = [] if packaged and not skills else _targets(context, skills, everything=everything)
-    language = tongue or ""
     unrun: list[Unrun] = []
     proof = unrun if run else None
-    reports = _check_all(context, targets, language, proof)
+    reports = _check_all(context, targets, proof)
     if fix:
         system = {one.folder for one in targets if one.skill is not None and one.skill.is_system}
         ours = [report for report in reports if report.path not in system]
-        changed = _fix(context, ours, dry_run=dry_run, as_json=as_json)
-        if changed and not dry_run:
+        changed = _fix(context, ours, as_json=as_json)
+        if changed:
             context.satchel.refresh()
             old = [report for report in reports if report.path not in changed]
             new = [target for target in targets if target.folder in changed]
-            reports = old + _check_all(context, new, language, proof)
+            reports = old + _check_all(context, new, proof)
             reports.sort(key=lambda report: report.path)
     if packaged:
         from satchel.authoring.check_packaged import check_packaged
 
-        reports += [check_packaged(name, language=language) for name in packaged]
+        reports += [check_packaged(name) for name in packaged]
     bad = [report for report in reports if report.failed(strict=strict)]
     status = 1 if bad else 4 if "refused" in unrun else EXIT_INCOMPLETE if unrun else 0
     if as_json:
         write_json([report.to_dict(strict=strict) for report in reports])
         return status
     for report in reports:
-        _show(context.out, report, strict=strict, whole=verbose)
-    _print_summary(context, reports, bad, whole=verbose)
-    readable = [
-        report
-        for report in reports
-        if report.list == "tool" and any(verdict.state == "pass" for verdict in report.verdicts)
-    ]
-    if readable and not run:
-        context.err.line(say("No program was run: `--run` does that, in the sandbox"), "dim")
+        _show(context.out, report, strict=strict)
+    _print_summary(context, reports)
     return status
 
 
@@ -126,8 +114,7 @@ def _targets(context: CliContext, given: tuple[str, ...], *, everything: bool) -
         found += [CheckTarget(folder) for folder in broken if folder not in known]
         if not found:
             raise NotFound(
-                say("There is no skill in this project"),
-                say("Write one with `satchel new`, or give a folder"),
+                say("There are no skills here"), say("Run `{command}`", command="satchel new")
             )
         return sorted(_once(found), key=lambda target: target.folder)
     named: list[CheckTarget] = []
@@ -144,8 +131,8 @@ def _targets(context: CliContext, given: tuple[str, ...], *, everything: bool) -
                 inner = [path]  # the check reports the wrong name
             if not inner:
                 raise NotFound(
-                    say("There is no SKILL.md and no skill.yaml in `{path}`", path=word),
-                    say("Give the folder of a skill, or write one with `satchel new`"),
+                    say("There is no SKILL.md in `{path}`", path=word),
+                    say("Run `{command}`", command="satchel new"),
                 )
             named += [CheckTarget(folder, known.get(folder)) for folder in inner]
         else:
@@ -170,14 +157,7 @@ def _once(targets: list[CheckTarget]) -> list[CheckTarget]:
 
 def _known(context: CliContext) -> list[Skill]:
     """Every skill and tool skill of the library."""
-    library = context.satchel.library
-    snapshot = library.snapshot()
-    found = [one for one in (*snapshot.skills, *snapshot.hidden) if not one.origin.remote]
-    seen = {skill.base_dir for skill in found}
-    tools = library.tools()
-    every = (*tools.skills, *tools.hidden)
-    found += [one.skill for one in every if one.skill.base_dir not in seen]
-    return found
+    return [one for one in context.satchel.library.every() if not one.origin.remote]
 
 
 def _broken(context: CliContext) -> list[str]:
@@ -192,7 +172,7 @@ def _broken(context: CliContext) -> list[str]:
 
 
 def _check_all(
-    context: CliContext, targets: list[CheckTarget], language: str, proof: list[Unrun] | None
+    context: CliContext, targets: list[CheckTarget], proof: list[Unrun] | None
 ) -> list[CheckReport]:
     """Check the targets; with `proof`, run their programs and add those that were not run to it."""
     from satchel.authoring.check_skill import check_folder
@@ -204,16 +184,14 @@ def _check_all(
     try:
         for folder, skill in targets:
             listed = None if skill is None else is_listed(satchel, folder)
-            reports += check_folder(folder, language=language, prove=prove, listed=listed)
+            reports += check_folder(folder, prove=prove, listed=listed)
     finally:
         if proof is not None:
             satchel.close()
     return reports
 
 
-def _fix(
-    context: CliContext, reports: list[CheckReport], *, dry_run: bool, as_json: bool
-) -> set[str]:
+def _fix(context: CliContext, reports: list[CheckReport], *, as_json: bool) -> set[str]:
     """Show and apply the automatic fixes; returns the folders that changed."""
     from satchel.authoring.autofix import apply, find_fixes
 
@@ -225,21 +203,18 @@ def _fix(
         if not mends:
             continue
         for mend in mends:
-            err.line(say("Mends {rules}", rules=", ".join(mend.rules)), "bold")
+            err.line(say("Fixed: {rules}", rules=", ".join(mend.rules)), "bold")
             for row in mend.diff(os.getcwd()).splitlines():
                 style = {"+": "green", "-": "red", "@": "cyan"}.get(row[:1], "")
                 err.write(err.paint(clean(row, keep="\t"), style) + "\n")
-        if not dry_run:
-            apply(mends)
+        apply(mends)
         changed.add(folder)
     if not changed and not as_json:
-        err.line(say("Nothing can be mended with certainty"), "dim")
-    elif dry_run:
-        err.line(say("Nothing was changed"), "dim")
+        err.line(say("No automatic fixes available"), "dim")
     return changed
 
 
-def _show(out: Screen, report: CheckReport, *, strict: bool, whole: bool) -> None:
+def _show(out: Screen, report: CheckReport, *, strict: bool) -> None:
     from satchel.authoring.checklist import RULES, title_of
 
     bad = bool(report.failed(strict=strict))
@@ -253,7 +228,7 @@ def _show(out: Screen, report: CheckReport, *, strict: bool, whole: bool) -> Non
     seen: set[str] = set()
     for verdict in report.verdicts:
         rule = RULES[verdict.rule]
-        shown = whole or verdict.state == "fail" or verdict.open
+        shown = verdict.state == "fail" or verdict.open
         if verdict.rule in seen or not shown:
             continue
         seen.add(verdict.rule)
@@ -263,7 +238,8 @@ def _show(out: Screen, report: CheckReport, *, strict: bool, whole: bool) -> Non
         tick, style = _TICKS[verdict.state]
         if verdict.state == "fail" and verdict.severity != "error":
             tick, style = SEVERITIES[verdict.severity]
-        out.line(say(rule.demand), "", "    ", "      ", [(tick, style), (" ", "")])
+        if verdict.state != "fail":
+            out.line(say(rule.demand), "", "    ", "      ", [(tick, style), (" ", "")])
         if verdict.state == "skip":
             out.line(one_line(verdict.reason), "dim", "      ")
         for one in report.verdicts:
@@ -279,58 +255,35 @@ def _show_fail(out: Screen, report: CheckReport, verdict: CheckResult) -> None:
         (f"{mark} {say(verdict.severity)}", colour),
         (f" {verdict.rule}{f' ({one_line(where)})' if where else ''}{say(': ')}", ""),
     ]
-    out.line(one_line(verdict.message), "", "      ", "        ", lead)
-    out.line(one_line(verdict.fix), "", "        → ")
+    out.line(one_line(verdict.message), "", "    ", "      ", lead)
+    out.line(one_line(verdict.fix), "", "      → ")
 
 
-def _print_summary(
-    context: CliContext, reports: list[CheckReport], bad: list[CheckReport], *, whole: bool
-) -> None:
+def _print_summary(context: CliContext, reports: list[CheckReport]) -> None:
     every = [verdict for report in reports for verdict in report.verdicts]
-    passed = sum(verdict.state == "pass" for verdict in every)
     failed = len({
         (id(report), one.rule)
         for report in reports
         for one in report.verdicts
         if one.state == "fail"
     })  # fmt: skip
-    skipped = sum(verdict.state == "skip" for verdict in every)
-    parts = [say("1 box ticked") if passed == 1 else say("{count} boxes ticked", count=passed)]
-    if failed:
-        parts.append(say("{count} open", count=failed))
-    if skipped and passed:
-        left = say("{count} not applicable or not looked at", count=skipped)
-        parts.append(left if whole else left + say(" (`--verbose` shows them)"))
-    elif skipped:
-        parts.append(say("the others wait for that"))
-    context.err.line(say(", ").join(parts))
-    if bad:
-        names = ", ".join(f"`{one_line(report.name)}`" for report in bad[:_MAX_NAMES_SHOWN])
-        left = len(bad) - _MAX_NAMES_SHOWN
-        more = say(" and {count} more", count=left) if left > 0 else ""
-        context.err.line(say("Not done: {names}", names=names + more))
+    context.err.line(
+        say(
+            "{passed} passed, {failed} failed",
+            passed=sum(verdict.state == "pass" for verdict in every),
+            failed=failed,
+        )
+    )
 
 
-@command(
-    say("Check skill files before you publish them.")
-    + "\n\n"
-    + say(
-        "Shows every problem and how to fix it. PATH is a skill's folder, its SKILL.md or "
-        "skill.yaml, or a folder with skills; without it, every skill of the project is checked. "
-        "Exits with 1 when there are errors; with `--strict` when anything breaks the published "
-        "specification."
-    ),
-    "satchel validate",
-    "satchel validate .agents/skills/hello-skill --strict",
-)
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=AnyPath())
-@flag_option("--strict", say("Check against the published specification, and nothing else."))
-def validate(context: CliContext, paths: tuple[str, ...], strict: bool, as_json: bool) -> int:
+def _check_spec(context: CliContext, paths: tuple[str, ...], *, strict: bool, as_json: bool) -> int:
+    """Check skill files; with `strict`, every deviation from the specification fails."""
+    from satchel.authoring.check_skill import main_files
     from satchel.skill.problems import Problem
     from satchel.skill.validate import validate_folder
 
-    given = [context.satchel.settings.project] if not paths else list(paths)
-    files = [file for path in given for file in _skill_files(context, path, named=bool(paths))]
+    folders = [target.folder for target in _targets(context, paths, everything=False)]
+    files = [os.path.join(folder, name) for folder in folders for name in main_files(folder)]
     results: dict[str, list[Problem]] = {}
     for file in dict.fromkeys(files):
         try:
@@ -349,7 +302,7 @@ def validate(context: CliContext, paths: tuple[str, ...], strict: bool, as_json:
         ])  # fmt: skip
         return 1 if bad else 0
     out = context.out
-    wrong = say("breaks the specification") if strict else say("wrong")
+    wrong = say("failed")
     for file, rows in results.items():
         mark, colour, word = ("✗", "red", wrong) if file in bad else ("✓", "green", say("ok"))
         lead = [(f"{mark} {word}", colour), ("  ", "")]
@@ -362,42 +315,105 @@ def validate(context: CliContext, paths: tuple[str, ...], strict: bool, as_json:
     return 1 if bad else 0
 
 
-def _skill_files(context: CliContext, path: str, *, named: bool) -> list[str]:
-    """The SKILL.md and skill.yaml files at or below `path`."""
-    from satchel.library import Library, Location
+_MIN_SCORE = 0.3
+_NEAR_DUPLICATE_SCORE = 0.9
+_MAX_PAIRS_SHOWN = 20
+_MAX_NAMES_SHOWN = 6
 
-    given = short_path(path)
-    path = os.path.abspath(os.path.expanduser(path))
-    if os.path.isfile(path):
-        return [path]
-    if not os.path.isdir(path):
-        raise NotFound(say("There is no `{path}`", path=given), say("Give the folder of a skill"))
-    names = sorted(os.listdir(path))
-    own = [name for name in names if name.lower() == "skill.md"][:1]
-    own += [name for name in names if name == "skill.yaml"]
-    if own:
-        return [os.path.join(path, name) for name in own]
-    if named:
-        library = Library([Location(path, trusted=True)])
+
+def check_overlap(context: CliContext, name: str | None, *, strict: bool, as_json: bool) -> int:
+    """Print overlapping skills; with `strict`, near duplicates fail."""
+    found = _compare(context, name)
+    bad = strict and found.worst >= _NEAR_DUPLICATE_SCORE
+    if as_json:
+        write_json({
+            "ok": not bad,
+            "skills": found.skills,
+            "copies": [group.to_dict() for group in found.groups[:_MAX_PAIRS_SHOWN]],
+            "pairs": [pair.to_dict() for pair in found.pairs],
+            "more": found.more or len(found.groups) > _MAX_PAIRS_SHOWN,
+        })  # fmt: skip
     else:
-        ours = [
-            item
-            for item in context.satchel.library.locations
-            if item.source not in ("builtin", "global", "server")
-        ]
-        library = Library([item._replace(trusted=True) for item in ours])
-    snapshot, tools = library.snapshot(), library.tools()
-    found = [skill.path for skill in (*snapshot.skills, *snapshot.hidden)]
-    found += [
-        os.path.join(one.skill.base_dir, "skill.yaml") for one in (*tools.skills, *tools.hidden)
-    ]
-    problems = (*snapshot.problems, *tools.problems)
-    broken = [problem.path for problem in problems if problem.severity == "error"]
-    ours = {"skill.md", "skill.yaml"}
-    found += [file for file in broken if os.path.basename(file).lower() in ours]
-    if not found:
-        raise NotFound(
-            say("There is no SKILL.md in `{path}`", path=given),
-            say("Give the folder of a skill, or write one with `satchel init`"),
-        )
-    return sorted(set(found))
+        _show_overlap(context, found)
+    return EXIT_FAILED if bad else 0
+
+
+def _compare(context: CliContext, name: str | None) -> Overlap:
+    from satchel.authoring.overlap import compare, compare_one
+
+    skills = context.satchel.library.snapshot().for_model
+    with ProgressBar(say("Checking")) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar("", done, total)
+
+        if name is None:
+            return compare(skills, least=_MIN_SCORE, limit=_MAX_PAIRS_SHOWN, progress=show)
+        from satchel.authoring.trigger_tests import skills_with
+
+        skill = find_subject(context, name)
+        among = skills_with(skills, skill)
+        return compare_one(skill, among, least=_MIN_SCORE, limit=_MAX_PAIRS_SHOWN, progress=show)
+
+
+def _show_overlap(context: CliContext, found: Overlap) -> None:
+    from satchel.authoring.overlap import MIN_CONFUSABLE_SCORE
+
+    out = context.out
+    if found.groups:
+        out.line(say("Near duplicates"), "bold")
+        for group in found.groups[:_MAX_PAIRS_SHOWN]:
+            _show_group(out, group)
+    close = [pair for pair in found.pairs if pair.score >= MIN_CONFUSABLE_SCORE]
+    titles = (say("Overlapping"), say("Some words in common"))
+    for title, pairs in zip(titles, (close, found.pairs[len(close) :]), strict=True):
+        if not pairs:
+            continue
+        if found.groups or pairs[0] is not found.pairs[0]:
+            out.line()
+        out.line(title, "bold")
+        for pair in pairs:
+            _show_pair(out, pair)
+    parts = [say("{skills} compared", skills=count_skills(found.skills))]
+    hidden = len(found.groups) - _MAX_PAIRS_SHOWN
+    if hidden > 0:
+        parts.append(say("… and {count} more", count=f"{hidden:,}"))
+    if found.more:
+        parts.append("…")
+    if not found.groups and not close:
+        parts.append(say("none overlap"))
+    context.err.line(say(", ").join(parts))
+
+
+def _show_group(out: Screen, group: OverlapGroup) -> None:
+    several = len({one.name for one in group.skills}) < len(group.skills)
+    names = [_label(one, by_folder=several) for one in group.skills[:_MAX_NAMES_SHOWN]]
+    left = len(group.skills) - len(names)
+    more = say(" and {count} more", count=left) if left else ""
+    lead = [(f"{_format_score(group.score)}  ", "yellow")]
+    out.line(join_names(names) + more, "", "  ", "        ", lead)
+
+
+def _show_pair(out: Screen, pair: OverlapPair) -> None:
+    several = pair.one.name == pair.other.name
+    names = [_label(one, by_folder=several) for one in (pair.one, pair.other)]
+    lead = [(f"{_format_score(pair.score)}  ", "yellow" if pair.copy else "dim")]
+    text = join_names(names) + (f" ({say('near duplicates')})" if pair.copy else "")
+    out.line(text, "", "  ", "        ", lead)
+    _show_words(out, say("both"), pair.shared)
+    for name, only in zip(names, pair.apart, strict=True):
+        _show_words(out, say("only {name}", name=name), only)
+
+
+def _show_words(out: Screen, title: str, words: tuple[str, ...]) -> None:
+    shown = join_names(one_line(word) for word in words) or say("nothing")
+    out.line(shown, "", "        ", "          ", [(title, "dim"), (say(": "), "dim")])
+
+
+def _label(skill: Skill, *, by_folder: bool) -> str:
+    return one_line(short_path(skill.base_dir) if by_folder else skill.name)
+
+
+def _format_score(score: float) -> str:
+    """Two digits, truncated: only equal words show 1.00, only near copies 0.90 and more."""
+    return f"{int(score * 100 + 1e-6) / 100:.2f}"

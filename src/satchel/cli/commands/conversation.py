@@ -88,11 +88,9 @@ class Conversation:
     def _print_header(self) -> None:
         count = sum(skill.source != "builtin" for skill in self._context.satchel.list_skills())
         parts = [one_line(self._model), count_skills(count)]
-        if self._approve is True:
-            parts.append(say("every tool may be called"))
-        elif self._approve is None:
+        if self._approve is None:
             parts.append(say("not a terminal: risky tools are refused"))
-        keys = [say("/help"), say("Ctrl-D ends")] if self._is_terminal else []
+        keys = ["/help", say("{key} ends it", key="Ctrl-D")] if self._is_terminal else []
         self._out.line(" · ".join([*parts, *keys]), "dim", lead=[("satchel chat ", "bold")])
         self._out.line()
 
@@ -114,7 +112,7 @@ class Conversation:
             except EOFError:
                 return
             except KeyboardInterrupt:
-                self._out.line(say("Ctrl-D ends the chat"), "dim")
+                self._out.line(say("{key} ends it", key="Ctrl-D"), "dim")
                 continue
             if text.strip():
                 yield text
@@ -144,7 +142,7 @@ class Conversation:
         loaded = str(reply.data.get("name", name))
         self._reports.append(TurnReport(skills=(loaded,)))
         again = reply.data.get("already_loaded")
-        message = say("is loaded already") if again else say("loaded by you")
+        message = say("is loaded already") if again else say("loaded")
         lead = [("◆ ", "cyan"), (f"{one_line(loaded)}  ", "bold cyan")]
         self._out.line(message, "dim", "  ", lead=lead)
         self._run_turn(f"/{name} {args}".strip())
@@ -158,7 +156,7 @@ class Conversation:
         except KeyboardInterrupt:
             if not self._is_terminal:
                 raise
-            message = say("Stopped. The model does not know of this turn, and it is not counted")
+            message = say("Stopped")
             self._out.line(message, "dim")
             return
         self._reports.append(report)
@@ -199,27 +197,24 @@ class Conversation:
             goal = ["--goal", self._last] if self._last else []
             why.main([*goal, "--", rest], obj=context, standalone_mode=False)
         elif name == "why":
-            raise InvalidInput(say("`/why` needs the name of a skill"), say("Try `/skills`"))
+            raise InvalidInput(
+                say("`{name}` is missing", name="NAME"), say("Run `{command}`", command="/skills")
+            )
         elif name == "model":
             if rest:
                 chosen, before = choose_model(context, rest), self._agent
                 self._agent = make_agent(context, chosen, session=before.session, **self._given)
                 self._agent.history, self._model = before.history, chosen
-            self._out.line(say("{name} answers", name=one_line(self._model)))
+            self._out.line(one_line(self._model))
         elif name == "reset":
             self._agent.reset()
             self._last = ""
-            self._out.line(say("A new conversation begins; nothing is loaded"), "dim")
+            self._out.line(say("New conversation"), "dim")
         else:
             self._load(name, rest)
 
     def _help(self) -> None:
-        rows = {
-            **_commands(),
-            say("/SKILL words"): say("load a skill yourself, and say what it is for"),
-            say("$SKILL"): say("name a skill within a message"),
-            "Ctrl-C": say("stop the answer, and stay"),
-        }
+        rows = {**_commands(), "/SKILL": say("load a skill")}
         width = max(map(width_of, rows)) + 2
         for first, text in rows.items():
             self._out.write(f"  {self._out.paint(pad(first, width), 'cyan')}{text}\n")
@@ -227,13 +222,13 @@ class Conversation:
 
 def _commands() -> dict[str, str]:
     return {
-        "/help": say("show this"),
-        "/skills": say("the skills that are offered here"),
-        "/tools": say("the tools that models may call"),
-        "/why NAME": say("how a skill did for your last message, and its whole story"),
-        "/model [NAME]": say("who answers; with a name: who answers from now on"),
-        "/reset": say("begin a new conversation"),
-        "/quit": say("end the chat, as Ctrl-D does"),
+        "/help": say("Commands"),
+        "/skills": say("Skills"),
+        "/tools": say("Tools"),
+        "/why NAME": say("Status"),
+        "/model [NAME]": say("Model"),
+        "/reset": say("New conversation"),
+        "/quit": say("{key} ends it", key="Ctrl-D"),
     }
 
 

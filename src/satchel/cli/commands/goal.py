@@ -1,46 +1,54 @@
-"""`satchel goal` with its subcommands list, show, cancel and graph.
-
-The other subcommands are in `goal_plan`, `goal_run` and `goal_remove`.
-"""
+"""`satchel goal` with its subcommands list, show, cancel and remove."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
+import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from satchel.cli.console import clean, one_line, write_json
-from satchel.cli.context import CliContext, command, group
-from satchel.cli.goal_engine import (
-    complete_hints,
-    engine_option,
-    is_shared,
-    open_engine,
-)
-from satchel.cli.goal_format import (
+from satchel.cli import EXIT_FAILED
+from satchel.cli.console import clean, one_line, plural, write_json
+from satchel.cli.context import command, confirm_change, group, no_such
+from satchel.cli.goal_engine import engine_option, is_shared, open_engine
+from satchel.cli.goal_view import (
     STYLES,
     note_text,
     output_text,
     print_advice,
     print_end,
     print_missing_output,
+    print_plan,
     report_dict,
     step_rows,
     summary_dict,
     whole_outputs,
 )
-from satchel.cli.options import AnyPath, OneOf, WholeNumber
-from satchel.errors import InvalidInput
-from satchel.goals.engines.factory import other_projects
+from satchel.cli.options import (
+    AnyPath,
+    OneOf,
+    cannot_combine,
+    dry_run_option,
+    limit_option,
+    wrong_form,
+    yes_option,
+)
+from satchel.errors import NotFound, SatchelError
+from satchel.goals.engines.base import goal_not_over
 from satchel.goals.model import OVER, GoalState
-from satchel.i18n import listed, say
+from satchel.goals.reports import last_event_time
+from satchel.i18n import say
 from satchel.presentation.goals import goal_row, last_steps
+from satchel.presentation.wording import names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from satchel.cli.context import CliContext
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import GoalReport, GoalSummary
 
@@ -49,34 +57,22 @@ _MAX_OUTPUT_CHARS = 4_000
 
 
 @group(
-    say("Let a model plan a goal and run its steps, also over crashes and with people in between."),
+    say("Plan a goal with a model and run its steps."),
     'satchel goal plan "report what happened this week" -o week.yaml',
     "satchel goal run week.yaml",
-    "satchel goal list",
     "satchel goal show week-3f9a",
     modules={
         "plan": "commands.goal_plan:plan",
-        "graph": "commands.goal:graph",
         "run": "commands.goal_run:run",
-        "resume": "commands.goal_run:resume",
-        "approve": "commands.goal_run:approve",
-        "retry": "commands.goal_run:retry",
-        "cancel": "commands.goal:cancel",
-        "remove": "commands.goal_remove:remove",
         "list": "commands.goal:list_",
         "show": "commands.goal:show",
+        "answer": "commands.goal_run:answer",
+        "retry": "commands.goal_run:retry",
+        "resume": "commands.goal_run:resume",
+        "cancel": "commands.goal:cancel",
+        "remove": "commands.goal:remove",
+        "worker": "commands.goal_run:worker",
     },
-    headings={
-        "plan": say("Plans"),
-        "run": say("Let it run"),
-        "list": say("Look at it"),
-    },
-    more=say(
-        "A goal is kept by an engine: `local` in your state folder, `dbos` in a database, "
-        "`temporal` on a Temporal server. Exit codes: 0 done, 1 it failed, 2 the plan is wrong, "
-        "3 no such goal, 4 refused, 6 an extra is missing, 8 it waits for a person, 70 a bug in "
-        "Satchel, 130 stopped."
-    ),
 )
 def goal(session: CliContext) -> int:
     """Print help when there is no subcommand."""
@@ -88,17 +84,15 @@ def goal(session: CliContext) -> int:
 
 
 goal.synonyms = {
-    "start": "run", "continue": "resume", "answer": "approve", "ls": "list", "status": "show",
-    "stop": "cancel", "draw": "graph", "decompose": "plan", "redo": "retry",
-    "delete": "remove", "rm": "remove", "forget": "remove",
+    "start": "run", "continue": "resume", "approve": "answer", "status": "show", "stop": "cancel",
+    "graph": "show --graph", "ls": "list", "delete": "remove", "rm": "remove",
 }  # fmt: skip
 
 
 @command(
-    say("Show the goals that an engine keeps, the latest first."),
+    say("List goals, the latest first."),
     "satchel goal list",
     "satchel goal list --state asking --state failed",
-    "satchel goal list --json",
     name="list",
 )
 @engine_option
@@ -107,71 +101,29 @@ goal.synonyms = {
     "states",
     multiple=True,
     type=OneOf(get_args(GoalState)),
-    help=say("Only goals in this state; may be given several times."),
+    help=say("Only goals in this state; repeatable."),
 )
-@click.option("--all", "everything", is_flag=True,
-              help=say("Also those of other projects, with the engine `local`."))  # fmt: skip
-@click.option(
-    "--limit",
-    type=WholeNumber(1),
-    default=50,
-    show_default=True,
-    help=say("Goals that are shown at most."),
-)
-@complete_hints
+@limit_option(50)
 def list_(
     session: CliContext,
     engine: str | None,
     states: tuple[GoalState, ...],
-    everything: bool,
     limit: int,
     as_json: bool,
 ) -> int:
     """Print a row for each goal."""
-    from satchel.goals.engines.local import LocalEngine
 
-    settings = session.satchel.settings
-    local = (engine or settings.engine) == "local"
-
-    async def load() -> list[tuple[GoalSummary, str]]:
+    async def load() -> list[GoalSummary]:
         async with open_engine(session, engine) as place:
-            rows = [(one, settings.project) for one in await place.list(states=states, limit=limit)]
-        for project, folder in other_projects(settings).items() if local and everything else ():
-            async with LocalEngine(folder=folder) as place:
-                rows += [(one, project) for one in await place.list(states=states, limit=limit)]
-        return sorted(rows, key=lambda row: -row[0].started)[:limit] if everything else rows
+            return await place.list(states=states, limit=limit)
 
     found = asyncio.run(load())
     if as_json:
-        write_json([{**summary_dict(one), "project": project} for one, project in found])
+        write_json([summary_dict(one) for one in found])
         return 0
     if not found:
-        names = listed(f"`{state}`" for state in states)
-        words = say("No goal here has the state {states}", states=names) if states else ""
-        session.err.line(words or say("There are no goals here yet"))
+        session.err.line(say("No goals"))
         return 0
-    _table(session, found)
-    if everything and local:
-        _print_other_projects(session, found)
-    if len(found) == limit:
-        session.err.line(say("Only {count} are shown; `--limit` shows more", count=limit), "dim")
-    return 0
-
-
-def _print_other_projects(session: CliContext, found: list[tuple[GoalSummary, str]]) -> None:
-    """Print which goals belong to which other project."""
-    goals: dict[str, list[str]] = {}
-    for one, project in found:
-        if project != session.satchel.settings.project:
-            goals.setdefault(project, []).append(one_line(one.id))
-    for project, names in goals.items():
-        words = say("Of `{project}`: {names}", project=one_line(project), names=listed(names))
-        session.err.line(words, "dim")
-
-
-def _table(session: CliContext, found: list[tuple[GoalSummary, str]]) -> None:
-    """With a project column if there are several: ids may repeat."""
-    several = len({project for _, project in found}) > 1
     rows = [
         (
             row.state.mark,
@@ -179,32 +131,57 @@ def _table(session: CliContext, found: list[tuple[GoalSummary, str]]) -> None:
             row.state.word,
             f"{row.done}/{row.steps}",
             row.begun,
-            *([one_line(os.path.basename(project))] if several else ()),
             one_line(row.goal),
         )
-        for row, project in ((goal_row(one), project) for one, project in found)
+        for row in map(goal_row, found)
     ]
-    styles = [(STYLES[one.state], "bold", STYLES[one.state], "", "dim", "") for one, _ in found]
-    head = ("", say("goal"), say("state"), say("steps"), say("started"),
-            *([say("project")] if several else ()), say("what it is for"))  # fmt: skip
+    styles = [(STYLES[one.state], "bold", STYLES[one.state], "", "dim", "") for one in found]
+    head = ("", say("goal"), say("state"), say("steps"), say("started"), say("description"))
     session.out.table(head, rows, styles)
+    if len(found) == limit:
+        session.err.line(say("Only {count} are shown; see `--limit`", count=limit), "dim")
+    return 0
 
 
 @command(
-    say("Show how far a goal is, and what its steps gave."),
+    say("Show the steps and output of a goal, or the steps of a plan."),
     "satchel goal show week-3f9a",
     "satchel goal show week-3f9a --step trends",
-    "satchel goal show week-3f9a --json",
-    more=say("With `--step` the output of that step goes to stdout, whole, and nothing else does."),
+    "satchel goal show week.yaml --graph week.svg",
 )
-@click.argument("goal_id", metavar="GOAL")
-@click.option("--step", metavar="STEP", help=say("Only the output of this step."))
+@click.argument("goal_id", metavar="GOAL|PLAN", type=AnyPath())
+@click.option("--step", metavar="STEP", help=say("Print only the output."))
+@click.option(
+    "--graph",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="-",
+    type=AnyPath(dir_okay=False),
+    help=say("Draw the steps as SVG; `-` is stdout."),
+)
 @engine_option
-@complete_hints
 def show(
-    session: CliContext, goal_id: str, step: str | None, engine: str | None, as_json: bool
+    session: CliContext,
+    goal_id: str,
+    step: str | None,
+    graph: str | None,
+    engine: str | None,
+    as_json: bool,
 ) -> int:
     """Print the steps, then the outputs of the last ones."""
+    if graph is not None:
+        return _draw(session, goal_id, graph, engine, as_json=as_json)
+    from satchel.cli.commands.goal_plan import is_plan, read_plan_file
+
+    if step is None and is_plan(goal_id):
+        plan = read_plan_file(session, goal_id)
+        if as_json:
+            from satchel.goals.reports import pack
+
+            write_json({"plan": pack(plan)})
+        else:
+            print_plan(session.out, plan)
+        return 0
     report, outputs = asyncio.run(_outputs(session, engine, goal_id, step))
     if as_json:
         whole = report_dict(report)
@@ -240,17 +217,10 @@ def require_step(report: GoalReport, step: str) -> None:
     """
     import difflib
 
-    from satchel.errors import NotFound
-
     if step in report.steps:
         return
     near = difflib.get_close_matches(step, report.steps, n=1)
-    raise NotFound(
-        say("`{goal}` has no step `{step}`", goal=report.id, step=one_line(step)),
-        say("Did you mean {names}?", names=f"`{near[0]}`")
-        if near
-        else say("Run `satchel goal show {goal}` to see its steps", goal=report.id),
-    )
+    raise no_such(say("step"), step, near, f"satchel goal show {report.id}")
 
 
 async def find_goal(engine: Engine, goal_id: str) -> GoalReport:
@@ -268,29 +238,10 @@ async def find_goal(engine: Engine, goal_id: str) -> GoalReport:
         like = [name for name in known if name.startswith(goal_id)]
         if len(like) == 1:
             return await engine.report(like[0])
-        raise NotFound(
-            say("The engine `{engine}` keeps no goal `{goal}`",
-                engine=engine.name, goal=one_line(goal_id)),
-            say("Several begin so: run `satchel goal list`")
-            if like
-            else _where(engine, goal_id, known),
-        ) from exc  # fmt: skip
+        import difflib
 
-
-def _where(engine: Engine, goal_id: str, known: list[str]) -> str:
-    """The hint for a goal that was not found."""
-    import difflib
-
-    near = difflib.get_close_matches(goal_id, known, n=1, cutoff=0.7)
-    if near:
-        return say("Did you mean {names}?", names=f"`{near[0]}`")
-    session = click.get_current_context().find_object(CliContext)
-    if engine.name == "local" and session is not None and re.fullmatch(r"[\w.-]+", goal_id):
-        for project, folder in other_projects(session.satchel.settings).items():
-            if os.path.isdir(os.path.join(folder, "goals", goal_id)):
-                return say("It is of another project: `satchel --project {project} goal …`",
-                           project=one_line(project))  # fmt: skip
-    return say("Run `satchel goal list`, or name another engine with `--engine`")
+        near = like or difflib.get_close_matches(goal_id, known, n=1, cutoff=0.7)
+        raise no_such(say("goal"), goal_id, near[:5], "satchel goal list") from exc
 
 
 def _show(
@@ -303,14 +254,6 @@ def _show(
     for row in step_rows(out, order(report.plan), report.steps, now=time.time()):
         out.write(f"{row}\n")
     print_end(out, report)
-    if (
-        report.state == "running"
-        and report.engine == "dbos"
-        and not is_shared(session.satchel.settings, report.engine)
-    ):
-        words = say("Should its process be gone: `satchel goal resume {goal} --engine dbos`, or a "
-                    "`satchel worker`", goal=report.id)  # fmt: skip
-        session.err.line(words, "dim")
     for name, result in report.steps.items():
         if result.state == "asking":
             out.title(f"? {name}")
@@ -324,9 +267,8 @@ def _show(
             clean(text[:_MAX_OUTPUT_CHARS])
         )  # cleaned even in a pipe: `--step` prints it unchanged
         if len(text) > _MAX_OUTPUT_CHARS:
-            words = say("… {count} more characters: `satchel goal show {goal} --step {step}`",
-                        count=len(text) - _MAX_OUTPUT_CHARS, goal=report.id, step=name)  # fmt: skip
-            session.err.line(words, "dim")
+            command = f"satchel goal show {report.id} --step {name}"
+            session.err.line(say("Run `{command}`", command=command), "dim")
     for name, result in report.steps.items():
         for note in result.notes:
             session.err.line(f"{name}: {note_text(note)}", "dim")
@@ -337,82 +279,165 @@ def _show(
 
 
 @command(
-    say("Stop a goal: running steps are ended, the others never begin."),
+    say("Cancel a goal: running steps are stopped."),
     "satchel goal cancel week-3f9a",
 )
 @click.argument("goal_id", metavar="GOAL")
 @engine_option
-@complete_hints
 def cancel(session: CliContext, goal_id: str, engine: str | None, as_json: bool) -> int:
     """Cancel a goal; a finished one is unchanged."""
 
-    async def stop() -> tuple[GoalReport, GoalReport]:
+    async def stop() -> GoalReport:
         async with open_engine(session, engine) as place:
-            before = await find_goal(place, goal_id)
-            if before.state in OVER:
-                return before, before
-            await place.cancel(before.id)
-            return before, await place.wait(before.id, timeout=10)
+            report = await find_goal(place, goal_id)
+            if report.state in OVER:
+                return report
+            await place.cancel(report.id)
+            return await place.wait(report.id, timeout=10)
 
-    before, after = asyncio.run(stop())
+    report = asyncio.run(stop())
     if as_json:
-        write_json(report_dict(after))
-    elif before.state in OVER:
-        session.err.line(say("`{goal}` is over already", goal=after.id))
+        write_json(report_dict(report))
     else:
-        print_end(session.err, after)
+        print_end(session.err, report)
     return 0
 
 
-@command(
-    say("Draw a plan, or a goal as far as it is."),
-    "satchel goal graph week.yaml -o week.svg",
-    "satchel goal graph week.yaml --format mermaid",
-    "satchel goal graph week-3f9a",
-    more=say("What ends in `.yaml`, `.yml` or `.json` is a plan, anything else a goal."),
-)
-@click.argument("what", metavar="PLAN|GOAL", type=AnyPath())
-@click.option(
-    "--format",
-    "form",
-    type=OneOf(["svg", "mermaid"]),
-    help=say("By default as the file is called, else `svg`."),
-)
-@click.option("-o", "--output", metavar="FILE", type=AnyPath(dir_okay=False),
-              help=say("Write it there instead of to stdout."))  # fmt: skip
-@engine_option
-@complete_hints
-def graph(
-    session: CliContext,
-    what: str,
-    form: str | None,
-    output: str | None,
-    engine: str | None,
-    as_json: bool,
-) -> int:
-    """Print the drawing, or the path it is written to."""
+def _draw(session: CliContext, what: str, path: str, engine: str | None, *, as_json: bool) -> int:
+    """Write the graph of a plan or a goal to a file, or print it for `-`."""
     from satchel.cli.commands.goal_plan import is_plan, read_plan_file, write_file
-    from satchel.goals.drawing.svg import to_mermaid, to_svg
+    from satchel.goals.drawing.svg import to_svg
 
     report: GoalReport | None = None
-    if output is not None and not output.lower().endswith((".svg", ".mmd", ".md", ".txt")):
-        raise InvalidInput(
-            say("`{path}` is no name for a drawing: it is SVG or Mermaid", path=one_line(output)),
-            say("Let it end in `.svg`, `.mmd`, `.md` or `.txt`"),
-        )
+    if path != "-" and not path.lower().endswith(".svg"):
+        raise wrong_form("--graph", "FILE.svg", path)
     if is_plan(what):
         plan = read_plan_file(session, what)
     else:
         report, _ = asyncio.run(_outputs(session, engine, what, None))
         plan = report.plan
-    chosen = form or ("mermaid" if (output or "").endswith((".mmd", ".md")) else "svg")
-    text = to_svg(plan, report) if chosen == "svg" else to_mermaid(plan, report)
+    text = to_svg(plan, report)
+    output = None if path == "-" else path
     if output is not None:
         write_file(output, text)
     if as_json:
-        write_json({"format": chosen, "path": output, "text": None if output else text})
-    elif output is not None:
-        session.out.data(output)
+        write_json({"format": "svg", "path": output, "text": None if output else text})
     else:
-        session.out.write(text)
+        session.out.data(output or text)
     return 0
+
+
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+_MAX_GOALS_REMOVED = 10_000
+_STATES: tuple[GoalState, ...] = ("done", "failed", "partial", "cancelled", "damaged")
+
+
+class Age(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
+    """A duration such as `90m`, `12h`, `30d` or `8w`, in seconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse the duration."""
+        del param, ctx
+        found = re.fullmatch(r"(\d{1,6})([mhdw])", str(value).strip().lower(), re.ASCII)
+        if found is None:
+            raise wrong_form("--older", "30d", str(value))
+        return int(found[1]) * _UNITS[found[2]]
+
+
+@command(
+    say("Remove finished goals with their journals and output."),
+    "satchel goal remove week-3f9a",
+    "satchel goal remove --older 30d --dry-run",
+)
+@click.argument("goal_ids", metavar="[GOAL…]", nargs=-1)
+@click.option(
+    "--older",
+    metavar="TIME",
+    type=Age(),
+    help=say("All goals that ended longer ago: `90m`, `12h`, `30d`, `8w`."),
+)
+@dry_run_option()
+@yes_option()
+@engine_option
+def remove(
+    context: CliContext,
+    goal_ids: tuple[str, ...],
+    older: int | None,
+    dry_run: bool,
+    yes: bool,
+    engine: str | None,
+    as_json: bool,
+) -> int:
+    if bool(goal_ids) == (older is not None):
+        raise cannot_combine("GOAL", "--older")  # fmt: skip
+    kept: dict[str, str] = {}
+
+    async def remove_goals() -> list[str] | None:
+        async with open_engine(context, engine) as opened:
+            found = await _chosen(opened, goal_ids, older)
+            exact = len(found) == 1 and (older is not None or found[0] in goal_ids)
+            if dry_run:
+                return found
+            if found and not yes and not exact and not _confirm(context, found, as_json=as_json):
+                return None
+            for name in found:
+                try:
+                    await opened.forget(name)
+                except NotFound:  # removed by another process
+                    pass
+                except (SatchelError, OSError) as exc:  # the others are removed anyway
+                    kept[name] = str(exc)
+            return [name for name in found if name not in kept]
+
+    removed = asyncio.run(remove_goals())
+    if removed is None:
+        context.err.line(say("Nothing was changed"))
+    elif as_json:
+        rows = [{"goal": name, "reason": reason} for name, reason in kept.items()]
+        write_json({"removed": removed, "kept": rows, "dry_run": dry_run})
+    else:
+        _print_outcome(context, removed, kept, dry_run=dry_run)
+    return EXIT_FAILED if kept else 0
+
+
+def _print_outcome(
+    context: CliContext, removed: Sequence[str], kept: Mapping[str, str], *, dry_run: bool
+) -> None:
+    for name in removed:
+        context.out.data(name)
+    for name, reason in kept.items():
+        text = say("`{goal}` was kept: {reason}", goal=name, reason=one_line(reason))
+        context.err.line(text, "yellow")
+    if not removed and not kept:
+        context.err.line(say("No goals"))
+    elif not dry_run:
+        goals = plural(len(removed), say("goal"), say("goals"))
+        context.err.line("✓ " + say("Removed: {names}", names=goals), "green")
+
+
+async def _chosen(engine: Engine, goal_ids: Sequence[str], older: int | None) -> list[str]:
+    """Ids of the named goals, or of those that ended long enough ago."""
+    found: list[str] = []
+    for name in goal_ids:
+        report = await find_goal(engine, name)
+        if report.state not in OVER:
+            raise goal_not_over(report.id, report.state)
+        found.append(report.id)
+    if older is not None:
+        before = time.time() - older
+        for one in await engine.list(states=_STATES, before=before, limit=_MAX_GOALS_REMOVED):
+            with suppress(NotFound):
+                report = await engine.report(one.id)
+                # By its steps, where the engine records no end.
+                if (report.ended or last_event_time(report)) < before:
+                    found.append(one.id)
+    return list(dict.fromkeys(found))
+
+
+def _confirm(context: CliContext, names: Sequence[str], *, as_json: bool) -> bool:
+    if not as_json and sys.stdin.isatty():
+        context.err.line(names_of(names), "", "  ")
+    goals = plural(len(names), say("goal"), say("goals"))
+    return confirm_change(context, say("Remove {names}?", names=goals), as_json=as_json)

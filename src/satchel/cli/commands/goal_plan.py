@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel._optional import require
-from satchel.cli.commands.which import show_notes
-from satchel.cli.console import one_line, write_json
-from satchel.cli.context import command
-from satchel.cli.goal_text import read_bytes, read_goal
-from satchel.cli.options import AnyPath, WholeNumber, input_option, model_option
+from satchel.cli.commands.search import notes_of, show_notes
+from satchel.cli.console import one_line, plural, write_json
+from satchel.cli.context import command, read_bytes, read_goal, too_large
+from satchel.cli.options import AnyPath, input_option, model_option
 from satchel.errors import InvalidInput, Refused
-from satchel.i18n import listed, render, say
+from satchel.i18n import join_names, render, say
 from satchel.tools.selection import hidden_skill_note
 
 if TYPE_CHECKING:
@@ -31,56 +30,35 @@ _MAX_PLAN_BYTES = 4 << 20
 
 
 @command(
-    say("Let a model make a plan of a goal, for you to read, edit and run.")
-    + "\n\n"
-    + say(
-        "The skills that fit the goal are named to the model; the plan goes to stdout or into a "
-        "file. Nothing of it is run."
-    ),
+    say("Let a model plan a goal, for you to read, edit and run."),
     'satchel goal plan "report what happened this week"',
     'satchel goal plan "report what happened this week" -o week.yaml',
-    'satchel goal plan "review the release" --skill code-review --json',
-    more=say(
-        "`-` reads the goal from stdin. Exit codes: 1 the model gave no sound plan, 2 no model is "
-        "chosen, 6 an extra is missing."
-    ),
+    'satchel goal plan "review the release" --skill code-review',
 )
-@click.argument("text", nargs=-1)
-@click.option("--file", metavar="FILE", help=say("Read the goal from a file; `-` is stdin."))
+@click.argument("text", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", type=AnyPath(dir_okay=False),
-              help=say("Write the plan there instead of to stdout."))  # fmt: skip
-@model_option(say("Who plans."))
-@click.option("--skill", "use", multiple=True, help=say("A skill to name to the model anyway."))
-@click.option("--never", multiple=True, help=say("A skill not to name to it."))
-@input_option(say("A value that the plan may use."))
-@click.option(
-    "--repairs",
-    type=WholeNumber(),
-    default=3,
-    show_default=True,
-    help=say("Times that the model may put its plan right."),
-)
+              help=say("Write the plan to this file."))  # fmt: skip
+@model_option()
+@click.option("--skill", "use", multiple=True, metavar="NAME",
+              help=say("Suggest this skill to the model; repeatable."))  # fmt: skip
+@input_option
 def plan(
     context: CliContext,
     text: tuple[str, ...],
-    file: str | None,
     output: str | None,
     model: str | None,
     use: tuple[str, ...],
-    never: tuple[str, ...],
     inputs: tuple[str, ...],
-    repairs: int,
     as_json: bool,
 ) -> int:
     from satchel.goals.plan_file import write_plan
 
-    goal = read_goal(context, text, file, "satchel goal plan")
-    made = decompose_goal(context, goal, model, use=use, never=never, pairs=inputs, repairs=repairs)
+    goal = read_goal(context, text, "satchel goal plan")
+    made = decompose_goal(context, goal, model, use=use, pairs=inputs)
     written = write_plan(made.plan)
     if output is not None:
         write_file(output, written)
     if as_json:
-        from satchel.cli.goal_format import usage_dict
         from satchel.goals.reports import pack
 
         write_json(
@@ -90,15 +68,14 @@ def plan(
                 "skills": list(made.skills),
                 "notes": list(made.answer.notes),
                 "attempts": len(made.attempts),
-                "usage": usage_dict(made.usage),
+                "usage": made.usage._asdict(),
             }
         )
         return 0
     context.out.data(output if output is not None else written)
     print_planning(context, made)
     if output is not None:
-        context.err.line(say("Read and edit it, then run it: `satchel goal run {path}`",
-                             path=output), "dim")  # fmt: skip
+        context.err.line(say("Run `{command}`", command=f"satchel goal run {output}"), "dim")
     return 0
 
 
@@ -108,9 +85,7 @@ def decompose_goal(
     model: str | None,
     *,
     use: Sequence[str] = (),
-    never: Sequence[str] = (),
     pairs: Sequence[str] = (),
-    repairs: int = 3,
     yes: bool = False,
 ) -> Decomposed:
     """Let a model make a plan, with a spinner on a terminal."""
@@ -126,7 +101,7 @@ def decompose_goal(
 
     satchel = context.satchel
     name = choose_model(context, model)
-    for skill in (*use, *never):
+    for skill in use:
         context.find(skill)
     given = read_inputs(pairs, Plan(goal, ()))
     screen = TurnScreen(context.err)
@@ -140,9 +115,7 @@ def decompose_goal(
                     planner=AgentPlanner(name, limiter=make_limiter(satchel.settings, None)),
                     session=satchel.session(approve=True if yes else None),
                     inputs=given,
-                    repairs=repairs,
                     use=use,
-                    never=never,
                 )
             )
         finally:
@@ -155,18 +128,16 @@ def print_planning(context: CliContext, made: Decomposed) -> None:
 
     err = context.err
     words = [
-        say("1 step")
-        if len(made.plan.steps) == 1
-        else say("{count} steps", count=len(made.plan.steps)),
-        say("{count} tries", count=len(made.attempts)) if len(made.attempts) > 1 else "",
-        listed(usage_words(made.usage)),
+        plural(len(made.plan.steps), say("step"), say("steps")),
+        join_names(usage_words(made.usage)),
     ]
     err.line(" · ".join(word for word in words if word), "dim")
     if made.skills:
-        names = listed(one_line(name) for name in made.skills)
-        err.line(say("Skills named to the model: {names}", names=names), "dim")
+        names = join_names(one_line(name) for name in made.skills)
+        err.line(say("Suggested skills: {names}", names=names), "dim")
     printed = context.satchel.library.untrusted_notice()
-    show_notes(err, [note for note in made.answer.notes if note != printed])
+    notes = [note for note in made.answer.notes if note != printed]
+    show_notes(err, notes_of(context, notes))
 
 
 def is_plan(word: str) -> bool:
@@ -231,21 +202,7 @@ def _fix(errors: Sequence[PlanProblem]) -> str:
     if all(one.code == "missing-input" for one in errors):
         name = errors[0].values["name"]
         return say("Give `--input {name}=…`, or write it under `inputs` in the file", name=name)
-    return say("Correct the file")
-
-
-def refuse_plan_name(word: str) -> None:
-    """Refuse a goal of one word that is the name of a plan file: planning it would be billed."""
-    if not word.strip() or word.split() != [word]:
-        return
-    names = [word + end for end in _EXTENSIONS]
-    near = next((name for name in names if os.path.isfile(os.path.expanduser(name))), "")
-    if near:
-        raise InvalidInput(
-            say("`{word}` is no plan: those end in `.yaml`, `.yml` or `.json`",
-                word=one_line(word)),
-            say("Did you mean {names}?", names=f"`{one_line(near)}`"),
-        )  # fmt: skip
+    return say("Correct it")
 
 
 def _message(problem: PlanProblem) -> str:
@@ -258,29 +215,11 @@ def _message_and_hint(problem: PlanProblem) -> str:
 
 
 def _read(path: str) -> str:
-    hint = say('Make a plan with `satchel goal plan "…" -o {path}`', path=one_line(path))
-    if near := _near(path):
-        hint = say("Did you mean {names}?", names=f"`{one_line(near)}`")
+    hint = say("Run `{command}`", command=f'satchel goal plan "…" -o {one_line(path)}')
     data = read_bytes(path, _MAX_PLAN_BYTES, hint)
     if len(data) > _MAX_PLAN_BYTES:
-        raise InvalidInput(
-            say("`{path}` has more than {count} bytes", path=one_line(path), count=_MAX_PLAN_BYTES),
-            say("Give large inputs by a tool step that reads them"),
-        )
+        raise too_large(path, _MAX_PLAN_BYTES)
     return data.decode("utf-8-sig", "replace")
-
-
-def _near(path: str) -> str:
-    """The plan file with the most similar name in the same folder; empty when there is none."""
-    import difflib
-
-    folder, name = os.path.split(os.path.expanduser(path))
-    try:
-        names = [one for one in os.listdir(folder or ".") if is_plan(one)]
-    except OSError:
-        return ""
-    found = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    return os.path.join(folder, found[0]) if found else ""
 
 
 def write_file(path: str, text: str) -> None:
@@ -294,5 +233,5 @@ def write_file(path: str, text: str) -> None:
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=one_line(path), reason=exc.strerror),
-            say("Check its permissions"),
+            say("Check the permissions"),
         ) from exc

@@ -1,4 +1,4 @@
-"""The commands `goal run`, `resume`, `approve`, `retry`, and `worker`.
+"""The commands `goal run`, `resume`, `answer`, `retry` and `worker`.
 
 The first four follow the goal until it ends or waits for an answer. A terminal asks for the answer;
 elsewhere the command ends with 8 and prints how to answer.
@@ -17,16 +17,9 @@ import click
 
 from satchel.cli import EXIT_INTERRUPTED
 from satchel.cli.commands.goal import find_goal, require_step
-from satchel.cli.commands.goal_plan import (
-    decompose_goal,
-    is_plan,
-    print_planning,
-    read_plan_file,
-    refuse_plan_name,
-)
-from satchel.cli.context import command, confirm
+from satchel.cli.commands.goal_plan import decompose_goal, is_plan, print_planning, read_plan_file
+from satchel.cli.context import command, confirm, read_goal
 from satchel.cli.goal_engine import (
-    complete_hints,
     is_shared,
     make_runner,
     open_engine,
@@ -35,28 +28,24 @@ from satchel.cli.goal_engine import (
     run_options,
     worker_command,
 )
-from satchel.cli.goal_follow import (
-    parse_answer,
-    run_to_end,
-    stop_on_interrupt,
-    submit_answer,
-    user_name,
-)
-from satchel.cli.goal_text import read_goal
+from satchel.cli.goal_wait import parse_answer, run_to_end, stop_on_interrupt, user_name
 from satchel.cli.models import quietly
 from satchel.cli.options import (
     AnyPath,
     OneOf,
     WholeNumber,
     allow_tools_option,
+    cannot_combine,
     flag_option,
     input_option,
     model_option,
+    yes_option,
 )
-from satchel.errors import Conflict, InvalidInput, Refused
+from satchel.errors import Conflict, Refused
 from satchel.goals.approvals import retried_plan, unfinished_plan
+from satchel.goals.engines.factory import chosen_engine
 from satchel.goals.model import OVER
-from satchel.i18n import listed, say
+from satchel.i18n import say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,37 +55,23 @@ if TYPE_CHECKING:
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import GoalReport, Plan
 
-_EXIT_CODES = say(
-    "Exit codes: 0 done, 1 it failed or only part of it is done, 2 the plan is wrong or no model "
-    "is chosen, 3 no such goal, 4 refused, 6 an extra is missing, 8 it waits for a person, 70 a "
-    "bug in Satchel, 130 stopped by Ctrl-C. With `--json` the report is on stdout, a failure too "
-    "as `error`."
-)
-
 
 @command(
-    say("Run a plan, or plan a goal and run it.")
-    + "\n\n"
-    + say(
-        "GOAL is a file that ends in `.yaml`, `.yml` or `.json`, or the goal in words: then the "
-        "plan is shown first, and you are asked. What the last steps give goes to stdout, the "
-        "course of it to stderr."
-    ),
+    say("Run a plan, or plan a goal and run it."),
     "satchel goal run week.yaml",
     "satchel goal run week.yaml --input week=46 --id week-46",
     'satchel goal run "report what happened this week"',
-    "satchel goal run week.yaml --engine dbos",
-    more=_EXIT_CODES,
 )
 @click.argument("words", nargs=-1, metavar="GOAL", type=AnyPath())
 @click.option(
     "--id",
     "goal_id",
     metavar="ID",
-    help=say("What the goal is called; the same id and plan again is the same goal."),
+    help=say("The goal's id; the same id and plan is the same goal."),
 )
-@input_option(say("A value for the plan's inputs."))
-@flag_option("--yes", say("Run a plan made of words unasked."), "unasked")
+@input_option
+@yes_option("unasked")
+@flag_option("--detach", say("Run it in the background."))
 @run_options
 def run(
     context: CliContext,
@@ -138,35 +113,28 @@ def _read_or_make_plan(
     """Read a plan file, or let a model make a plan and ask whether to run it."""
     if len(words) == 1 and is_plan(words[0]):
         return read_plan_file(context, words[0], known=True, inputs=inputs)
-    if len(words) == 1:
-        refuse_plan_name(words[0])
-    text = read_goal(context, words, None, "satchel goal run")
+    text = read_goal(context, words, "satchel goal run")
     if not sys.stdin.isatty() and not unasked:
         raise Refused(
-            say("Nobody is there to agree to a plan that a model makes"),
-            say("Run `satchel goal plan … -o plan.yaml`, read it, and run that; or give `--yes`"),
+            say("Not a terminal; pass `--yes` to confirm"),
+            say("Run `{command}`", command="satchel goal plan … -o plan.yaml"),
         )
-    from satchel.cli.goal_format import print_plan
+    from satchel.cli.goal_view import print_plan
 
     made = decompose_goal(context, text, options.model, pairs=inputs, yes=options.yes)
     print_plan(context.err, made.plan)
     print_planning(context, made)
-    if not unasked and not confirm(context, say("Run it?")):
+    if not unasked and not confirm(context, say("Continue?")):
         raise Refused(
-            say("The plan was not run"), say("Change it: `satchel goal plan … -o plan.yaml`")
+            say("Nothing was changed"),
+            say("Run `{command}`", command="satchel goal plan … -o plan.yaml"),
         )
     return made.plan
 
 
 @command(
-    say("Go on with a goal whose process is gone."),
+    say("Continue a goal whose process is gone."),
     "satchel goal resume week-3f9a",
-    more=say(
-        "Steps that are done are not done again. A goal that another process runs is followed "
-        "where its engine can."
-    )
-    + " "
-    + _EXIT_CODES,
 )
 @click.argument("goal_id", metavar="GOAL")
 @run_options
@@ -178,58 +146,38 @@ def resume(context: CliContext, goal_id: str, options: RunOptions) -> int:
 
 
 @command(
-    say("Answer a step that asks a person; the goal goes on.")
-    + "\n\n"
-    + say(
-        "STEP may be left out when only one asks. `--value` is what the step gives: a text, or "
-        "JSON when the step says what form its output has."
-    ),
-    "satchel goal approve week-3f9a --allow-tools",
-    'satchel goal approve week-3f9a review --value "shorter, please" --allow-tools',
-    'satchel goal approve week-3f9a review --no --note "the numbers are old"',
-    more=say(
-        "Without `--value`, `--file` and `--no` the answer is a yes. `--allow-tools` is no answer: "
-        "it lets the tools of later steps write and use the network, as in `satchel goal run`."
-    )
-    + " "
-    + _EXIT_CODES,
+    say("Answer a step that waits for you; the goal continues."),
+    "satchel goal answer week-3f9a",
+    'satchel goal answer week-3f9a review --value "shorter, please"',
+    "satchel goal answer week-3f9a review --no",
 )
 @click.argument("goal_id", metavar="GOAL")
 @click.argument("step", required=False)
-@flag_option("--no", say("Say no: the step fails."), "refused")
-@click.option("--value", metavar="TEXT", help=say("What to answer; a yes by default."))
-@click.option("--file", metavar="FILE", help=say("Read the answer from a file; `-` is stdin."))
-@click.option("--note", default="", metavar="TEXT", help=say("Why, for whoever reads it later."))
+@flag_option("--no", say("Reject: the step fails."), "refused")
+@click.option(
+    "--value", metavar="TEXT", help=say("Your answer; default: approve, `-` reads stdin.")
+)
 @run_options
-def approve(
+def answer(
     context: CliContext,
     goal_id: str,
     step: str | None,
     refused: bool,
     value: str | None,
-    file: str | None,
-    note: str,
     options: RunOptions,
 ) -> int:
     from satchel.goals.model import Answer
 
-    if refused and (value is not None or file is not None):
-        raise InvalidInput(
-            say("`--no` says no, and `--value` or `--file` what to answer"),
-            say("Leave one of them out; `--note` says why"),
-        )
-    if value is not None and file is not None:
-        raise InvalidInput(
-            say("The answer is there twice: `--value` and `--file`"), say("Leave one of them out")
-        )
+    if refused and value is not None:
+        raise cannot_combine("--no", "--value")
 
     async def begin(engine: Engine) -> GoalReport:
         report = await find_goal(engine, goal_id)
         name = _waiting_step(report, step)
-        text = value if file is None else read_goal(context, (), file, "satchel goal approve")
+        text = read_goal(context, [value], "satchel goal answer") if value == "-" else value
         schema = next(one.output for one in report.plan.steps if one.id == name)
-        answer = Answer(not refused, parse_answer(text, schema), user_name(), note)
-        await submit_answer(context, engine, report, name, answer)
+        given = Answer(not refused, parse_answer(text, schema), user_name())
+        await engine.answer(report.id, name, given)
         return await engine.report(report.id)
 
     def remaining(report: GoalReport) -> Plan:
@@ -251,35 +199,27 @@ def _waiting_step(report: GoalReport, step: str | None) -> str:
         return asking[0]
     if not asking:
         raise Conflict(
-            say("No step of `{goal}` asks anybody", goal=report.id),
-            say("Run `satchel goal show {goal}` to see how far it is", goal=report.id),
+            say("No step of `{goal}` waits for an answer", goal=report.id),
+            say("Run `{command}`", command=f"satchel goal show {report.id}"),
         )
-    names = listed(f"`{name}`" for name in asking)
     raise Conflict(
-        say("Several steps of `{goal}` ask: {names}", goal=report.id, names=names),
-        say("Name one: `satchel goal approve {goal} {step}`", goal=report.id, step=asking[0]),
+        say("`{name}` is missing", name="STEP"),
+        say("Run `{command}`", command=f"satchel goal answer {report.id} {asking[0]}"),
     )
 
 
 @command(
-    say("Do the steps of a goal again that failed, or all from one step on.")
-    + "\n\n"
-    + say(
-        "Results that still hold are kept. With `--plan` the goal goes on with a changed plan: "
-        "steps that changed, and all that depend on them, are done again."
-    ),
+    say("Retry the failed steps of a goal, or all from one step on."),
     "satchel goal retry week-3f9a",
     "satchel goal retry week-3f9a --from trends",
     "satchel goal retry week-3f9a --plan week.yaml",
-    "satchel goal retry week-3f9a --input week=47",
-    more=_EXIT_CODES,
 )
 @click.argument("goal_id", metavar="GOAL")
 @click.option("--from", "from_step", default="", metavar="STEP",
-              help=say("Do this step and all that depend on it again."))  # fmt: skip
+              help=say("Retry this step and all that depend on it."))  # fmt: skip
 @click.option("--plan", "path", metavar="FILE", type=AnyPath(dir_okay=False),
               help=say("The changed plan."))  # fmt: skip
-@input_option(say("Another value for one of the plan's inputs."))
+@input_option
 @run_options
 def retry(
     context: CliContext,
@@ -355,7 +295,7 @@ def _make_runner(context: CliContext, options: RunOptions, plan: Plan) -> LazySt
 def _runs_here(context: CliContext, options: RunOptions) -> bool:
     """Whether this process, or one that it starts, runs the steps; else workers do."""
     settings = context.satchel.settings
-    local = (options.engine or settings.engine) == "local"
+    local = chosen_engine(settings, options.engine)[0] == "local"
     return local or not (options.detach or is_shared(settings, options.engine))
 
 
@@ -370,18 +310,12 @@ def _run_to_end(
     engine = open_engine(context, options.engine, runner, only=goal_id)
     shared = is_shared(context.satchel.settings, options.engine)
     here = _runs_here(context, options)
-    ignored = not here and (options.yes or options.model is not None)
-    if ignored:
-        context.err.line(
-            say("Workers do the steps: `--allow-tools` and `--model` count where they are started"),
-            "yellow",
-        )
 
     async def begin_and_report(opened: Engine) -> GoalReport:
         report = await begin(opened)
-        if not (here or ignored or options.detach or report.state in OVER):
+        if not (here or options.detach or report.state in OVER):
             command = worker_command(context, report)
-            context.err.line(say("Workers do the steps: `{command}`", command=command), "dim")
+            context.err.line(say("Workers run the steps: `{command}`", command=command), "dim")
         return report
 
     try:
@@ -392,25 +326,14 @@ def _run_to_end(
 
 
 @command(
-    say("Do the steps of goals that others began, until told to stop.")
-    + "\n\n"
-    + say(
-        "Start as many as you like, on as many machines as you like: with the same database, or "
-        "the same Temporal server. The skills of this project are those that steps may use, so "
-        "every worker should have the same."
-    ),
-    "satchel worker --engine dbos",
-    "satchel worker --engine temporal --drain 120",
-    more=say(
-        "SIGTERM or Ctrl-C drains: no new work is taken, what is begun gets `--drain` seconds to "
-        "end, and what is not finished goes on elsewhere. A second one ends it at once. Exit "
-        "codes: 0 drained, 4 this engine has no workers, 6 an extra is missing, 130 ended at once."
-    ),
+    say("Run goal steps started by other processes."),
+    "satchel goal worker --engine dbos",
+    "satchel goal worker --engine temporal --drain 120",
 )
 @click.option(
     "--engine",
     type=OneOf(["dbos", "temporal"]),
-    help=say("Whose goals; the setting `engine` by default."),
+    help=say("Default: the setting `engine`."),
 )
 @model_option()
 @allow_tools_option()
@@ -420,9 +343,8 @@ def _run_to_end(
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help=say("How long begun steps may take to end."),
+    help=say("Seconds that running steps get to end."),
 )
-@complete_hints
 def worker(
     context: CliContext,
     engine: str | None,
@@ -431,7 +353,7 @@ def worker(
     drain: int,
     as_json: bool,
 ) -> int:
-    name = engine or context.satchel.settings.engine
+    name = chosen_engine(context.satchel.settings, engine)[0]
     if name == "local":
         raise Refused(
             say("The engine `local` has no workers"),
@@ -486,13 +408,11 @@ async def _work(
             working.cancel()
             await asyncio.wait([working, waiting[1]], return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                context.err.line(say("Ended at once; what was begun goes on elsewhere"), "yellow")
-                context.err.stream.flush()
                 os._exit(EXIT_INTERRUPTED)  # engines recover the steps of a killed worker
         finally:
             for one in waiting:
                 one.cancel()
         if not working.cancelled() and working.exception() is not None:
             await working
-    report("drained", say("Drained"))
+    report("drained", say("Stopped"))
     return 0

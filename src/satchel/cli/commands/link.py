@@ -9,8 +9,9 @@ import click
 
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command, short_path, skill_argument
-from satchel.cli.options import all_option, flag_option, help_hint
-from satchel.errors import InvalidInput, SatchelError
+from satchel.cli.options import all_option, cannot_combine, flag_option, missing
+from satchel.cli.plan_prompt import scope_option
+from satchel.errors import SatchelError
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -38,12 +39,7 @@ def _complete_agents(
 
 
 @command(
-    say("Put a skill where another agent looks for skills, or take it away again.")
-    + "\n\n"
-    + say(
-        "By a symbolic link. Only skills that are offered here can be linked, and nothing is "
-        "replaced that is there already."
-    ),
+    say("Link skills into another agent's folder."),
     "satchel link code-review --agent claude-code",
     "satchel link --all --agent claude-code --agent copilot",
     "satchel link code-review --agent claude-code --remove",
@@ -55,28 +51,28 @@ def _complete_agents(
     metavar="AGENT",
     multiple=True,
     shell_complete=_complete_agents,
-    help=say("For whom: `satchel agents --all` lists them. May be given several times."),
+    help=say("The agent, see `satchel agents --all`; repeatable."),
 )
-@all_option(say("All skills that are offered here."))
-@flag_option("--user", say("For all your projects, not only for this one."))
-@flag_option("--remove", say("Remove the link."))
+@all_option(say("All skills."))
+@scope_option
+@flag_option("--remove", say("Remove it instead."))
 def link(
     context: CliContext,
     name: str | None,
     agents_: tuple[str, ...],
     everything: bool,
-    user: bool,
+    scope: str,
     remove: bool,
     as_json: bool,
 ) -> int:
     from satchel.store.agents import Links, agent_named
 
     satchel = context.satchel
-    links = Links(satchel.settings, user=user, check=satchel.library.seals.check)
+    links = Links(satchel.settings, user=scope == "user", check=satchel.library.seals.check)
     if not agents_:
-        raise InvalidInput(say("`{name}` is missing", name="--agent"), _hint())
+        raise missing("--agent")
     if (name is None) != everything:
-        raise InvalidInput(say("Give the name of a skill, or `--all`"), _hint())
+        raise cannot_combine("NAME", "--all")
     chosen = [agent_named(one) for one in agents_]
     if remove:
         return _report(context, _remove(context, links, name, chosen), links, as_json=as_json)
@@ -89,10 +85,6 @@ def link(
         _link(links, skill, agent, alone=name is not None) for agent in chosen for skill in skills
     ]
     return _report(context, done, links, as_json=as_json)
-
-
-def _hint() -> str:
-    return help_hint(click.get_current_context())
 
 
 def _link(links: Links, skill: Skill, agent: SkillAgent, *, alone: bool) -> LinkResult:
@@ -135,7 +127,7 @@ def _report(context: CliContext, done: Sequence[LinkResult], links: Links, *, as
     words = {
         "made": ("✓", "green", say("linked")),
         "removed": ("✓", "green", say("removed")),
-        "kept": ("·", "dim", say("up to date already")),
+        "kept": ("·", "dim", say("linked")),
         "seen": ("·", "dim", say("the agent sees it already")),
         "refused": ("✗", "red", say("left alone")),
     }
@@ -151,20 +143,14 @@ def _report(context: CliContext, done: Sequence[LinkResult], links: Links, *, as
         head = ["", say("name"), say("agent"), say("what"), say("where")]
         context.out.table(head, rows, styles)
     else:
-        context.err.line(say("Nothing to do: no skill is linked or offered here"))
+        context.err.line(say("Nothing to do"))
     return int(failed)
 
 
 @command(
-    say("Show which agents are used here, and which skills each of them sees.")
-    + "\n\n"
-    + say(
-        "Satchel looks into the folders that an agent looks into, and knows what stands in its "
-        "way. It starts no agent."
-    ),
+    say("Show other agents and the skills that they see."),
     "satchel agents",
     "satchel agents --all",
-    "satchel agents --json",
 )
 @all_option(say("Also agents that are not used here."))
 def agents(context: CliContext, everything: bool, as_json: bool) -> int:
@@ -189,14 +175,14 @@ def agents(context: CliContext, everything: bool, as_json: bool) -> int:
         return 0
     if not shown:
         context.err.line(say("No other agent is used here"))
-        context.err.line(say("Run `satchel agents --all` to see which ones are known"), "", "→ ")
+        context.err.line(say("Run `{command}`", command="satchel agents --all"), "", "→ ")
         return 0
     rows: list[list[str]] = []
     for agent in shown:
         count = sum(one.view in {"sees", "perhaps"} for one in seen[agent.id].values())
         places = [*agent.project, *(f"~/{item}" for item in agent.user)]
         used = say("yes") if agent.id in here else say("no")
-        rows.append([agent.id, used, str(count), ", ".join(places)])
+        rows.append([agent.id, used, f"{count:,}", ", ".join(places)])
     head = [say("agent"), say("used here"), say("skills"), say("looks in")]
     context.out.table(head, rows, [["bold" if row[0] in here else "dim"] for row in rows])
     untrusted = {one.name for one in satchel.list_skills(hidden=True) if one.state == "untrusted"}
@@ -204,8 +190,8 @@ def agents(context: CliContext, everything: bool, as_json: bool) -> int:
         for name, one in seen[agent.id].items():
             remarks = [one_line(one.why)] if one.why else []
             if name in untrusted and one.view in {"sees", "perhaps"}:
-                remarks.append(say("reads it although you have not trusted it"))
+                remarks.append(say("sees it although it is not trusted here"))
             for text in remarks:
                 context.err.line(f"{one_line(name)}, {agent.id}{say(': ')}{text}", "", "  ")
-    context.err.line(say("Run `satchel link NAME --agent AGENT` to put a skill there"), "", "→ ")
+    context.err.line(say("Run `{command}`", command="satchel link NAME --agent AGENT"), "", "→ ")
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from satchel.cli.console import STATES, Screen, count_skills, one_line, write_json
+from satchel.cli.console import STATES, Screen, count_skills, one_line, plural, write_json
 from satchel.i18n import say
 from satchel.library.locations import OTHER_AGENTS
 from satchel.library.snapshot import find_broken
@@ -17,9 +17,12 @@ from satchel.skill.problems import PROBLEMS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Any
 
+    from satchel.cli.context import CliContext
+    from satchel.library import Location
     from satchel.library.snapshot import BrokenSkill
-    from satchel.library.tool_scanner import ToolSkill
+    from satchel.library.tool_skills import ToolSkill
     from satchel.satchel import Satchel
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
@@ -98,16 +101,6 @@ def _table(
     *,
     states: bool,
 ) -> None:
-    # The id gets a column only when one differs from the name.
-    ids = any(skill.id != skill.name for skill in skills)
-    tools = any((skill.origin.root, skill.head.id) in tool_skills for skill in skills)
-    head = ["", say("name"), say("source"), say("description")]
-    if tools:
-        head.insert(3, say("tools"))
-    if ids:
-        head.insert(2, say("id"))
-    if states:
-        head.insert(1, say("state"))
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for skill in skills:
@@ -117,32 +110,28 @@ def _table(
             mark, colour = "▲", "yellow"
         label = skill.origin.label
         where = label if skill.origin.remote or label in OTHER_AGENTS else skill.source
+        source = tool_skills.get((skill.origin.root, skill.head.id))
         about = skill.description
-        if skill.winner:
-            about = say("hidden by {ref}, which goes before it", ref=skill.winner)
-        row = [mark, one_line(skill.name), where, one_line(about)]
+        if skill.shadowed_by:
+            about = say("hidden by {ref}, which goes before it", ref=skill.shadowed_by)
+        rows.append([
+            mark,
+            one_line(skill.name),
+            one_line(skill.id) if skill.id != skill.name else "",
+            say(state) if states else "",
+            where,
+            " ".join(source.tools) if source is not None else "",
+            one_line(about),
+        ])  # fmt: skip
         dim = "dim" if skill.state in ("shadowed", "excluded") else ""
-        style = [colour, dim or "bold", "dim", dim]
-        if tools:
-            source = tool_skills.get((skill.origin.root, skill.head.id))
-            row.insert(3, " ".join(source.tools) if source is not None else "")
-            style.insert(3, dim or "cyan")
-        if ids:
-            row.insert(2, one_line(skill.id) if skill.id != skill.name else "")
-            style.insert(2, "dim")
-        if states:
-            row.insert(1, say(state))
-            style.insert(1, colour)
-        rows.append(row)
-        styles.append(style)
+        styles.append([colour, dim or "bold", "dim", colour, "dim", dim or "cyan", dim])
     mark, colour = STATES["broken"]
     for item in broken:
-        row = [mark, say("broken"), one_line(item.name), item.source]
-        gap = [""] if tools else []
         wrong = one_line(item.problem.message)
-        rows.append([*row[:3], *([""] if ids else []), row[3], *gap, wrong])
-        styles.append([colour, colour, "bold", *(["dim"] if ids else []), "dim"])
-    screen.table(head, rows, styles)
+        rows.append([mark, one_line(item.name), "", say("broken"), item.source, "", wrong])
+        styles.append([colour, "bold", "dim", colour, "dim"])
+    head = ["", say("name"), say("id"), say("state"), say("source"), say("tools")]
+    screen.table([*head, say("description")], rows, styles)
 
 
 def _grave(problems: Iterable[Problem]) -> int:
@@ -159,35 +148,93 @@ def _summary(
     policy: str,
 ) -> str:
     offered, concealed, noted = seen
-    count = len(offered)
-    parts = [count_skills(count)]
     untrusted = sum(skill.state == "untrusted" for skill in concealed)
     blocked = sum(skill.state == "blocked" for skill in concealed)
-    hidden = len(concealed) - untrusted - blocked
-    if hidden and everything:
-        parts.append(say("{count} hidden", count=hidden))
-    elif hidden:
-        parts.append(say("{count} hidden (`satchel list --all`)", count=hidden))
-    if untrusted and policy == "locked":
-        parts.append(say("{count} not pinned (`satchel verify`)", count=untrusted))
-    elif untrusted:
-        parts.append(say("{count} not trusted yet (`satchel trust`)", count=untrusted))
-    if blocked:
-        parts.append(say("{count} blocked (`satchel scan --all`)", count=blocked))
-    if modified:
-        parts.append(say("{count} modified (`satchel verify`)", count=modified))
     problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)
-    problems += sum(_grave(skill.head.problems) for skill in offered if skill.head.problems)
-    problems += sum(_grave(skill.head.problems) for skill in concealed if skill.head.problems)
-    if broken and problems:
-        parts.append(say("{count} broken", count=broken))
-    elif broken:
-        parts.append(say("{count} broken (`satchel doctor`)", count=broken))
-    if problems == 1:
-        parts.append(say("1 problem (`satchel doctor`)"))
-    elif problems:
-        parts.append(say("{count} problems (`satchel doctor`)", count=problems))
+    every = (*offered, *concealed)
+    problems += sum(_grave(one.head.problems) for one in every if one.head.problems)
+    hidden = len(concealed) - untrusted - blocked
+    waiting = say("not pinned") if policy == "locked" else say("untrusted")
+    parts = [count_skills(len(offered))]
+    for count, noun, command in (
+        (hidden, say("hidden"), "" if everything else "satchel list --all"),
+        (untrusted, waiting, "satchel verify" if policy == "locked" else "satchel trust"),
+        (blocked, say("blocked"), "satchel scan --all"),
+        (modified, say("modified"), "satchel verify"),
+        (broken, say("broken"), "" if problems else "satchel doctor"),
+        (problems, say("problem") if problems == 1 else say("problems"), "satchel doctor"),
+    ):
+        if count:
+            parts.append(plural(count, noun, noun) + (f" (`{command}`)" if command else ""))
     text = say(", ").join(parts)
-    if not count and not concealed and not broken:
-        text += say("; ") + say("run `satchel init` to write a first one")
+    if not offered and not concealed and not broken:
+        text += say("; ") + say("Run `{command}`", command="satchel new")
     return text
+
+
+def show_locations(context: CliContext, *, as_json: bool) -> int:
+    """Print the locations."""
+    satchel = context.satchel
+    every = satchel.library.every()
+    records = [_record(location, every) for location in satchel.library.locations]
+    if as_json:
+        write_json({"project": satchel.settings.project, "locations": records})
+        return 0
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for record in records:
+        if not record["exists"] and record["label"] in OTHER_AGENTS:
+            continue
+        rows.append([
+            str(len(rows) + 1),
+            one_line(record["label"]) + ("" if not record["single"] else "/SKILL.md"),
+            record["source"],
+            f"{record['skills']:,}" if record["exists"] else say("none"),
+            _trust_word(record) if record["exists"] else "",
+        ])  # fmt: skip
+        dim = "" if record["exists"] else "dim"
+        doubt = "yellow" if record["untrusted"] else dim
+        styles.append(["dim", dim or "bold", dim, dim, doubt])
+    head = ["", say("location"), say("source"), say("skills"), say("trusted")]
+    context.out.table(head, rows, styles)
+    context.print_root()
+    return 0
+
+
+def _record(location: Location, every: Sequence[Skill]) -> dict[str, Any]:
+    here = [
+        skill
+        for skill in every
+        if skill.origin.root == location.path and skill.origin.label == location.name
+    ]
+    exists = location.supplier is not None or os.path.isdir(location.path)
+    if location.single:
+        exists = any(
+            os.path.exists(os.path.join(location.path, name)) for name in ("SKILL.md", "skill.md")
+        )
+    return {
+        "label": location.name,
+        "path": location.path,
+        "source": location.source,
+        "single": location.single,
+        "exists": exists,
+        "skills": len(here),
+        "untrusted": sum(skill.state == "untrusted" for skill in here),
+        "trusted": {True: "yes", False: "no", None: "ask"}[location.trusted],
+        "writable": location.writable and (not exists or os.access(location.path, os.W_OK)),
+    }
+
+
+def _trust_word(record: dict[str, Any]) -> str:
+    if record["trusted"] != "ask":
+        return say("yes") if record["trusted"] == "yes" else say("no")
+    if not record["skills"]:
+        return say("ask")
+    if not record["untrusted"]:
+        return say("yes")
+    trusted = record["skills"] - record["untrusted"]
+    return (
+        say("{count} of {total}", count=trusted, total=record["skills"])
+        if trusted
+        else say("not yet")
+    )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel.cli.console import one_line, write_json
-from satchel.cli.context import command, complete_names, short_path
-from satchel.cli.options import AnyPath, OneOf
-from satchel.errors import InvalidInput, NotFound, SatchelError
-from satchel.i18n import listed, render, say
+from satchel.cli.console import one_line, plural, write_json
+from satchel.cli.context import command, complete_names, no_such, short_path
+from satchel.cli.options import AnyPath, all_option, cannot_combine, flag_option
+from satchel.errors import NotFound, SatchelError
+from satchel.i18n import join_names, render, say
 from satchel.library.locations import local_folder
 from satchel.presentation.findings import (
     MARKS,
@@ -45,89 +45,47 @@ _MAX_PLACES_SHOWN = 8
 
 
 @command(
-    say("Look for what a skill could do to you.")
-    + "\n\n"
-    + say(
-        "PATH is a skill's folder, a folder with skills, or an archive; NAME is a skill of this "
-        "project. The verdict is `blocked`, `review`, `incomplete` or `no findings`; none of them "
-        "is a promise. Exits with 1 when something is blocked, or was not looked at; `--fail-on "
-        "review` is stricter, `--allow-incomplete` less strict."
-    ),
+    say("Scan skills for security risks."),
     "satchel scan ~/Downloads/some-skill",
-    "satchel scan --all --fail-on review",
-    "satchel scan .agents/skills --format sarif > scan.sarif",
+    "satchel scan --all --strict",
     "satchel scan --explain fetch-and-run",
 )
 @click.argument("names", nargs=-1, metavar="[PATH|NAME]...", shell_complete=complete_names)
-@click.option("--all", "everything", is_flag=True, help=say("Every skill of this project."))
-@click.option(
-    "--format",
-    "form",
-    type=OneOf(["text", "json", "sarif"]),
-    default="text",
-    help=say("How to print the result."),
-)
-@click.option(
-    "--fail-on",
-    type=OneOf(["block", "review"]),
-    default="block",
-    help=say("From which severity on to exit with 1; `block` by default."),
-)
-@click.option(
-    "--allow-incomplete",
-    is_flag=True,
-    help=say("Do not exit with 1 only because something was not looked at."),
-)
-@click.option(
-    "--rules", multiple=True, metavar="FILE", type=AnyPath(), help=say("YARA rules of your own.")
-)
+@all_option(say("All skills."))
+@flag_option("--strict", say("Warnings count as errors."))
+@flag_option("--sarif", say("Print {format}.", format="SARIF"))
 @click.option(
     "--allow",
     multiple=True,
     metavar="FILE",
     type=AnyPath(),
-    help=say("An allow-list that counts in full, also for what blocks."),
+    help=say("An allowlist that applies in full; repeatable."),
 )
-@click.option("--explain", metavar="RULE", help=say("Say what a rule means, and nothing else."))
+@click.option("--explain", metavar="RULE", help=say("Explain a rule."))
 def scan(
     session: CliContext,
     names: tuple[str, ...],
     everything: bool,
-    form: str,
-    fail_on: str,
-    allow_incomplete: bool,
-    rules: tuple[str, ...],
+    strict: bool,
+    sarif: bool,
     allow: tuple[str, ...],
     explain: str | None,
     as_json: bool,
 ) -> int:
     """Print one block per skill."""
     if explain is not None:
-        return _explain(session, explain, as_json=as_json or form == "json")
-    if not names and not everything:
-        raise InvalidInput(
-            say("Which skill? Give a path, a name or `--all`"),
-            say("Run `{command} --help`", command="satchel scan"),
-        )
-    if names and everything:
-        raise InvalidInput(
-            say("Give names or `--all`, not both"),
-            say("Run `{command} --help`", command="satchel scan"),
-        )
+        return _explain(session, explain, as_json=as_json)
+    if bool(names) == everything:
+        raise cannot_combine("PATH", "NAME", "--all")
     folders = _folders(session, names)
-    form = "json" if as_json else form
     allowances, refused = _allowances(session, allow)
-    if rules:
-        from satchel.security.yara import load_rules
-
-        load_rules(rules)  # an invalid file affects every skill
-    own = () if rules or allow else session.satchel.library.every()
+    own = () if allow else session.satchel.library.every()
     known = {skill.base_dir: skill for skill in own}
-    reports = dict(_reports(session, folders, allowances, rules, known))
-    failed = [report for report in reports.values() if _fails(report, fail_on, allow_incomplete)]
-    if form == "json":
+    reports = dict(_reports(session, folders, allowances, known))
+    failed = [report for report in reports.values() if _fails(report, strict=strict)]
+    if as_json:
         write_json([{"path": folder, **report.to_dict()} for folder, report in reports.items()])
-    elif form == "sarif":
+    elif sarif:
         _write_sarif(reports)
     else:
         for folder, report in reports.items():
@@ -136,11 +94,9 @@ def scan(
     return 1 if failed else 0
 
 
-def _fails(report: ScanReport, threshold: str, allow_incomplete: bool) -> bool:
-    levels = {"block"} if threshold == "block" else {"block", "review"}
-    return any(one.severity in levels for one in report.findings) or (
-        bool(report.unscanned) and not allow_incomplete
-    )
+def _fails(report: ScanReport, *, strict: bool) -> bool:
+    levels = {"block", "review"} if strict else {"block"}
+    return bool(report.unscanned) or any(one.severity in levels for one in report.findings)
 
 
 # --- selection ----------------------------------------------------------------------------
@@ -157,7 +113,7 @@ def _folders(session: CliContext, names: Sequence[str]) -> list[str]:
         found = [skill.base_dir for skill in every if skill.source not in ("builtin", "server")]
         if not found:
             raise NotFound(
-                say("There is no skill here"), say("Give the folder of a skill, or its name")
+                say("There are no skills here"), say("Run `{command}`", command="satchel new")
             )
         return list(dict.fromkeys(found))
     folders: list[str] = []
@@ -170,9 +126,7 @@ def _folders(session: CliContext, names: Sequence[str]) -> list[str]:
         elif os.path.isdir(path):
             folders += _below(path)
         elif os.sep in name:
-            raise NotFound(
-                say("There is no `{path}`", path=name), say("Give the folder of a skill")
-            )
+            raise no_such(say("folder"), name)
         else:
             folders.append(local_folder(session.find(name)[0]))
     return list(dict.fromkeys(folders))
@@ -200,7 +154,7 @@ def _allowances(
     own = os.path.join(os.path.dirname(config), ALLOWLIST_FILE) if config else ""
     missing = [path for path in given if not os.path.isfile(path)]
     if missing:
-        raise NotFound(say("There is no `{path}`", path=missing[0]), say("Give an allow-list"))
+        raise no_such(say("file"), missing[0])
     return gather_allowances(own, os.path.join(settings.project, ".agents", ALLOWLIST_FILE), given)
 
 
@@ -208,11 +162,10 @@ def _reports(
     session: CliContext,
     folders: Sequence[str],
     allowances: Sequence[Allowance],
-    rules: Sequence[str],
     known: Mapping[str, Skill],
 ) -> Iterator[tuple[str, ScanReport]]:
     """Scan each folder; the report of a skill of the library is cached for all interfaces."""
-    from satchel.cli.progress import with_progress
+    from satchel.cli.context import with_progress
     from satchel.security import scan_tree
 
     for folder in with_progress(folders, say("Scanning")):
@@ -222,7 +175,7 @@ def _reports(
                 continue
             for path, tree in _trees(folder):
                 name = os.path.basename(path)
-                yield path, scan_tree(tree, name=name, allow=allowances, rules=rules)
+                yield path, scan_tree(tree, name=name, allow=allowances)
         except (SatchelError, OSError) as exc:
             yield folder, unscanned_report(exc)
 
@@ -278,11 +231,11 @@ def _show(out: Screen, folder: str, report: ScanReport) -> None:
     for old in report.expired:
         out.line(say("The acceptance has expired: {what}", what=one_line(old)), indent="  ▲ ")
     for path, reason in report.unscanned[:_MAX_PLACES_SHOWN]:
-        text = say("Not looked at: {path}: {reason}", path=one_line(path), reason=render(reason))
+        text = say("not scanned: {path} ({reason})", path=one_line(path), reason=render(reason))
         out.line(text, indent="  ? ")
     more = len(report.unscanned) - _MAX_PLACES_SHOWN
     if more > 0:
-        out.line(say("{count} more were not looked at", count=more), indent="  ? ")
+        out.line(say("… and {count} more", count=more), indent="  ? ")
 
 
 def _show_group(out: Screen, group: FindingGroup) -> None:
@@ -293,7 +246,7 @@ def _show_group(out: Screen, group: FindingGroup) -> None:
         out.line(one_line(place.words), "dim", indent="    ", hang="      ", lead=where)
     more = group.number - _MAX_PLACES_SHOWN
     if more > 0:
-        out.line(say("and {count} more places", count=more), "dim", indent="    ")
+        out.line(say("… and {count} more", count=more), "dim", indent="    ")
     out.line(group.fix, indent="    → ", hang="      ")
 
 
@@ -302,15 +255,13 @@ def _summary(
 ) -> None:
     err = session.err
     counts = Counter(report.verdict for report in reports.values())
-    parts = [f"{counts[name]} {say(name)}" for name in _VERDICTS if name in counts]
-    shown = listed(parts)
-    if len(reports) == 1:
-        err.line(say("1 skill scanned: {counts}", counts=next(iter(say(name) for name in counts))))
-    else:
-        err.line(say("{count} skills scanned: {counts}", count=len(reports), counts=shown))
+    parts = [plural(counts[name], say(name), say(name)) for name in _VERDICTS if name in counts]
+    err.line(say("Scan: {counts}", counts=join_names(parts)))
     if any(report.engines and "yara" not in report.engines for report in reports.values()):
         command_ = 'pip install "satchel[scan]"'
-        err.line(say("YARA rules were not used; `{command}` brings them", command=command_), "dim")
+        err.line(
+            say("YARA rules were not used; install them with `{command}`", command=command_), "dim"
+        )
     for one in refused:
         err.line(
             say(
@@ -336,18 +287,12 @@ def _explain(session: CliContext, name: str, *, as_json: bool) -> int:
 
     rule = RULES.get(name)
     if rule is None:
-        near = [f"`{one}`" for one in difflib.get_close_matches(name, list(RULES), 3)]
-        hint = (
-            say("Did you mean {names}?", names=listed(near))
-            if near
-            else say("The reference lists every rule")
-        )
-        raise NotFound(say("There is no rule `{name}`", name=one_line(name)), hint)
+        raise no_such(say("rule"), name, difflib.get_close_matches(name, list(RULES), 3))
     classes = {one: OWASP[one] for one in rule.owasp}
     if as_json:
         row: dict[str, Any] = {
-            "id": rule.id, "severity": rule.severity, "what": rule.what, "why": rule.why,
-            "fix": rule.fix, "owasp": classes, "engine": rule.engine,
+            "id": rule.id, "severity": rule.severity, "what": rule.what, "fix": rule.fix,
+            "owasp": classes, "engine": rule.engine,
         }  # fmt: skip
         write_json(row)
         return 0
@@ -356,7 +301,6 @@ def _explain(session: CliContext, name: str, *, as_json: bool) -> int:
     lead = [(f"{MARKS[tone]} {say(rule.severity)}", _COLOURS[tone]), ("  ", "")]
     out.line(rule.id, "bold", lead=lead)
     out.line(say(rule.what), indent="  ")
-    out.line(say(rule.why), indent="  ")
     out.line(say(rule.fix), indent="  → ")
     for key, title in classes.items():
         out.line(f"OWASP {key}: {title}", "dim", indent="  ")

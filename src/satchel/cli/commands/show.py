@@ -6,6 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
+
 from satchel.cli.console import (
     SEVERITIES,
     STATES,
@@ -13,12 +15,14 @@ from satchel.cli.console import (
     cut,
     one_line,
     pad,
+    plural,
     width_of,
     write_json,
 )
-from satchel.cli.context import command, skill_argument
-from satchel.cli.options import flag_option
-from satchel.i18n import listed, say
+from satchel.cli.context import command, print_reply, skill_argument
+from satchel.cli.options import AnyPath, cannot_combine, flag_option, needs
+from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
+from satchel.i18n import join_names, say
 from satchel.presentation.wording import counted
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
     from satchel.library import Library
-    from satchel.library.tool_scanner import ToolSkill
+    from satchel.library.tool_skills import ToolSkill
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
@@ -44,9 +48,7 @@ def count_problems(problems: Iterable[Problem]) -> dict[str, int]:
 def checked(files: int, counts: dict[str, int]) -> str:
     """The last line of a report."""
     words = counted(**counts) or say("no problems")
-    if files == 1:
-        return say("1 file checked: {words}", words=words)
-    return say("{count} files checked: {words}", count=files, words=words)
+    return f"{plural(files, say('file'), say('files'))}{say(': ')}{words}"
 
 
 _MAX_FILES_LISTED = 200
@@ -62,16 +64,40 @@ class SkillFileRow(NamedTuple):
 
 
 @command(
-    say("Show one skill: where it is, its fields, its problems, its files and its text.")
-    + "\n\n"
-    + say("Untrusted skills are shown too: this is how to read one before trusting it."),
+    say("Show one skill: status, fields, problems, files and text."),
     "satchel show hello-skill",
-    "satchel show hello-skill --body",
-    "satchel show hello-skill --json",
+    "satchel show hello-skill --as-model --args Ada",
+    "satchel show hello-skill --file SKILL.md",
 )
 @skill_argument()
-@flag_option("--body", say("Print the instructions and nothing else."))
-def show(context: CliContext, name: str, body: bool, as_json: bool) -> int:
+@flag_option("--as-model", say("Print the text that a model gets."))
+@click.option(
+    "--args",
+    "arguments",
+    metavar="TEXT",
+    help=say("With `--as-model`: the value of `$ARGUMENTS`."),
+)
+@click.option(
+    "--file",
+    "path",
+    metavar="PATH",
+    type=AnyPath(),
+    help=say("Print one file of the skill, within the limits of an agent."),
+)
+def show(
+    context: CliContext,
+    name: str,
+    as_model: bool,
+    arguments: str | None,
+    path: str | None,
+    as_json: bool,
+) -> int:
+    if arguments is not None and not as_model:
+        raise needs("--args", "--as-model")
+    if as_model:
+        return _show_as_model(context, name, arguments or "", path, as_json=as_json)
+    if path is not None:
+        return _show_file(context, name, path, as_json=as_json)
     from satchel.doctor import content_problem
     from satchel.skill.validate import check_document
 
@@ -79,9 +105,6 @@ def show(context: CliContext, name: str, body: bool, as_json: bool) -> int:
     skill = found[0]
     library = context.satchel.library
     document = library.seals.inspect(skill)
-    if body and not as_json:
-        context.out.data(document.body.lstrip("\n"))
-        return 0
     source = library.tools().of(skill)
     if skill.is_tool:
         problems = list(document.problems)
@@ -120,10 +143,60 @@ def show(context: CliContext, name: str, body: bool, as_json: bool) -> int:
     if not skill.is_tool:
         out.title(say("Instructions"))
         out.write(clean(document.body).strip("\n") + "\n")
-    if len(found) > 1:
-        refs = listed(f"`{one_line(other.ref)}`" for other in found[1:])
-        context.err.line(say("Others of that name: {refs}", refs=refs))
     return 0
+
+
+def _show_as_model(
+    context: CliContext, name: str, arguments: str, path: str | None, *, as_json: bool
+) -> int:
+    if path is not None:
+        raise cannot_combine("--file", "--as-model")
+    context.given["trace"] = "off"
+    context.command = "show --as-model"
+    given: dict[str, Any] = {"name": name, **({"args": arguments} if arguments else {})}
+    reply = context.satchel.tools().call("Skill", given, as_person=True)
+    if reply.error is not None and not as_json:
+        error = _load_error(context, name)
+        if error is not None:
+            raise error
+    return print_reply(context, reply, as_json=as_json)
+
+
+def _load_error(context: CliContext, name: str) -> SatchelError | None:
+    """A more precise error than that of the tool, which is written for models; None if none is."""
+    from satchel.skill.problems import Problem
+    from satchel.tools.lookup import find_skill
+
+    satchel = context.satchel
+    skill = find_skill(satchel.library.snapshot(), name, satchel.settings.project)
+    if skill is None:
+        try:
+            found = context.find(name)
+        except SatchelError as exc:
+            return exc
+        if not found[0].is_tool:
+            return None
+        return InvalidInput(
+            say("`{name}` has tools and no instructions to load", name=one_line(name)),
+            say("Run `{command}`", command=f"satchel show {found[0].reference}"),
+        )
+    shown = one_line(skill.name)
+    if skill.state == "untrusted" and satchel.library.is_unpinned(skill):
+        problem = Problem("unpinned", values={"name": shown})
+        return Refused(problem.message, problem.fix)
+    if skill.state == "excluded":
+        return NotFound(
+            say("The skill `{name}` is left out by a filter", name=shown),
+            say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
+        )
+    return None
+
+
+def _show_file(context: CliContext, name: str, path: str, *, as_json: bool) -> int:
+    skill = context.find(name)[0]
+    target = os.path.join(skill.base_dir, os.path.expanduser(path))
+    reply = context.satchel.tools().call("ReadFile", {"path": target}, as_person=True)
+    return print_reply(context, reply, as_json=as_json)
 
 
 def _show_header(out: Screen, skill: Skill, server_mark: str, problem: str) -> None:
@@ -132,11 +205,13 @@ def _show_header(out: Screen, skill: Skill, server_mark: str, problem: str) -> N
     state = f"{mark} {say(name)}"
     name = out.paint(one_line(skill.name), "bold")
     out.write(f"{name}  {out.paint(state, colour)}  {out.paint(skill.source, 'dim')}\n")
-    if skill.winner:
-        out.line(say("hidden by {ref}, which goes before it", ref=one_line(skill.winner)), "dim")
+    if skill.shadowed_by:
+        out.line(
+            say("hidden by {ref}, which goes before it", ref=one_line(skill.shadowed_by)), "dim"
+        )
     if skill.origin.remote:
-        out.line(say("comes from a server: {origin}", origin=skill.origin.remote), "dim")
-        out.line(say("mark: {mark}", mark=server_mark.removeprefix("sha256:")[:12]), "dim")
+        digest = server_mark.removeprefix("sha256:")[:12]
+        out.line(f"{skill.origin.remote} ({digest})", "dim")
     out.line(one_line(skill.path), "dim")
     out.line()
     out.line(one_line(skill.description))
@@ -165,14 +240,14 @@ def _show_fields(out: Screen, document: SkillDocument) -> None:
         text = value
         if not isinstance(value, str):
             text = json.dumps(value, ensure_ascii=False, default=str)
-        words = {"honoured": say("honoured"), "inert": say("inert"), "unknown": say("unknown")}
+        words = {"honoured": say("used"), "inert": say("ignored"), "unknown": say("unknown")}
         rows.append(["", one_line(field["name"]), words[field["status"]], one_line(text)])
         styles.append(["", "bold", colours[field["status"]]])
         if field["status"] != "honoured":
             rows.append(["", "", "", one_line(field["meaning"])])
             styles.append(["", "", "", "dim"])
     out.title(say("Fields"))
-    out.table(["", say("field"), say("here"), say("value")], rows, styles)
+    out.table(["", say("field"), say("status"), say("value")], rows, styles)
 
 
 def _show_tools(out: Screen, source: ToolSkill) -> None:
@@ -188,9 +263,8 @@ def _show_tools(out: Screen, source: ToolSkill) -> None:
     out.line(say("runs `{entry}` ({runtime})", entry=one_line(manifest.entry),
                  runtime=manifest.runtime), "", "  ")  # fmt: skip
     wants = source.wants
-    nothing = say("may use nothing beside its own folder")
-    text = say("may {what}", what=listed(wants)) if wants else nothing
-    out.line(text, "yellow" if wants else "", "  ")
+    if wants:
+        out.line(say("may {what}", what=join_names(wants)), "yellow", "  ")
 
 
 def _files_of(skill: Skill, library: Library) -> tuple[list[SkillFileRow], int]:

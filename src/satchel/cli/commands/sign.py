@@ -1,4 +1,4 @@
-"""The commands `sign` and `signers`."""
+"""The command `sign`: signatures of skills, and trusted signers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from satchel.cli.console import one_line, write_json
-from satchel.cli.context import command, short_path, skill_argument
-from satchel.cli.options import AnyPath, OneOf, flag_option, help_hint
-from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.cli.context import command, no_such, short_path, skill_argument
+from satchel.cli.options import AnyPath, cannot_combine, flag_option, needs
+from satchel.errors import Refused
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -28,55 +28,58 @@ _STATES = {
 
 
 @command(
-    say("Sign a skill with your SSH key, so that others know it is yours and unchanged.")
-    + "\n\n"
-    + say(
-        "SKILL is a name or a folder. The signature is the file `SKILL.sig` beside `SKILL.md`, as "
-        "`ssh-keygen -Y` makes and checks it. Sign last: any change afterwards is noticed."
-    ),
+    say("Sign skills, check signatures, manage signers."),
     "satchel sign release-notes",
-    "satchel sign ./skills/release-notes --key ~/.ssh/id_ed25519",
     "satchel sign release-notes --check",
+    "satchel sign --trust-key ada.pub --as ada@example.org",
 )
-@skill_argument("skill", type=AnyPath())
+@skill_argument("skill", required=False, type=AnyPath())
 @click.option(
     "--key",
     metavar="FILE",
     type=AnyPath(dir_okay=False),
     default="~/.ssh/id_ed25519",
-    help=say(
-        "Your ed25519 key, `~/.ssh/id_ed25519` by default; a `.pub` file means the key in your "
-        "SSH agent."
-    ),
+    help=say("Your ed25519 key; a `.pub` file means the key in your SSH agent."),
 )
-@flag_option("--check", say("Sign nothing; say who signed it."))
-@flag_option("--statement", say("Sign nothing; print the text to sign."), "only_text")
+@flag_option("--check", say("Show who signed the skill."))
+@flag_option("--signers", say("List the trusted signers."), "listing")
+@click.option(
+    "--trust-key",
+    metavar="FILE",
+    type=AnyPath(dir_okay=False),
+    help=say("Trust this public key (`.pub`, or `-` for stdin); needs `--as`."),
+)
+@click.option("--as", "identity", metavar="IDENTITY", help=say("Whose key it is."))
+@click.option(
+    "--revoke", metavar="IDENTITY", help=say("Never accept the keys of this signer again.")
+)
 def sign(
-    context: CliContext, skill: str, key: str, check: bool, only_text: bool, as_json: bool
+    context: CliContext,
+    skill: str | None,
+    key: str,
+    check: bool,
+    listing: bool,
+    trust_key: str | None,
+    identity: str | None,
+    revoke: str | None,
+    as_json: bool,
 ) -> int:
+    chosen = [skill is not None, listing, trust_key is not None, revoke is not None]
+    if sum(chosen) != 1 or (check and skill is None):
+        raise cannot_combine("SKILL", "--signers", "--trust-key", "--revoke")
+    if (identity is None) != (trust_key is None):
+        raise needs("--trust-key", "--as")
+    if skill is None:
+        return _manage_signers(context, trust_key, identity or "", revoke, as_json=as_json)
     folder, writable, tree = _find_folder(context, skill)
-    if only_text:
-        from satchel.store.signing import statement
-
-        text = statement(tree).decode()
-        if as_json:
-            write_json({"folder": folder, "statement": text})
-        else:
-            context.out.data(text)
-        return 0
     if check:
         from satchel.store.signing import check_signature
 
         return _print_state(context, folder, check_signature(tree), as_json=as_json)
     if not writable:
-        raise Refused(
-            say("`{name}` belongs to a product and is not yours to sign", name=one_line(skill)),
-            say("Copy it into `.agents/skills` and sign the copy"),
-        )
+        raise Refused(say("`{name}` is read-only", name=one_line(skill)))
     from satchel.store.signing import sign_folder
 
-    if _is_hardware(key) and not as_json:
-        context.err.line(say("Touch your key when it blinks"))
     path = sign_folder(folder, key, tree)
     if as_json:
         write_json({"folder": folder, "signature": path})
@@ -104,19 +107,7 @@ def _find_folder(context: CliContext, skill: str) -> tuple[str, bool, FolderTree
         return path, True, FolderTree(path)
     if named:
         raise context.not_found(skill)
-    raise NotFound(
-        say("There is no folder `{path}`", path=one_line(skill)), say("Give a skill's folder")
-    )
-
-
-def _is_hardware(key: str) -> bool:
-    """Whether the key must be touched; the request of `ssh-keygen` for it is not visible."""
-    path = os.path.expanduser(key)
-    try:
-        with open(path if path.endswith(".pub") else f"{path}.pub", encoding="utf-8") as stream:
-            return stream.read(3) == "sk-"
-    except (OSError, ValueError):
-        return False
+    raise no_such(say("folder"), skill)
 
 
 def _print_lock_hint(context: CliContext, folder: str) -> None:
@@ -125,12 +116,8 @@ def _print_lock_hint(context: CliContext, folder: str) -> None:
 
     parent, name = os.path.split(folder)
     if name in read_lock(lock_path(parent)):
-        context.err.line(
-            say("The lockfile knows `{name}` without this signature", name=one_line(name))
-        )
-        context.err.line(
-            say("Run `satchel lock {name}` to record it", name=one_line(name)), "", "→ "
-        )
+        command = f"satchel verify --accept {one_line(name)}"
+        context.err.line(say("Run `{command}`", command=command), "", "→ ")
 
 
 def _print_state(context: CliContext, folder: str, found: SignatureState, *, as_json: bool) -> int:
@@ -143,8 +130,8 @@ def _print_state(context: CliContext, folder: str, found: SignatureState, *, as_
     words = {
         "valid": say("signed by {name}", name=one_line(found.identity)),
         "unsigned": say("not signed"),
-        "unknown-signer": say("signed, but not by anybody on your list"),
-        "invalid": say("the signature is wrong"),
+        "unknown-signer": say("unknown signer"),
+        "invalid": say("invalid signature"),
     }
     lead = [(f"{mark} ", style)]
     context.out.line(f"{one_line(short_path(folder))}: {words[found.state]}", "", "", "  ", lead)
@@ -156,68 +143,32 @@ def _print_state(context: CliContext, folder: str, found: SignatureState, *, as_
     return status
 
 
-@command(
-    say("Show whose signatures count, add somebody, or remove them.")
-    + "\n\n"
-    + say(
-        "The list is yours and holds for all projects; no project can change it. It is OpenSSH's "
-        "`allowed_signers` file, in your configuration folder."
-    ),
-    "satchel signers",
-    "satchel signers add ada@example.org --key ada.pub",
-    "satchel signers remove ada@example.org --revoke",
-)
-@click.argument("action", type=OneOf(["list", "add", "remove"]), default="list")
-@click.argument("identity", required=False)
-@click.option(
-    "--key",
-    metavar="FILE",
-    type=AnyPath(dir_okay=False),
-    help=say("add: the signer's public key, a `.pub` file; `-` reads it from the input."),
-)
-@click.option("--until", metavar="DAY", help=say("add: the day from which the key counts no more."))
-@flag_option("--revoke", say("remove: the key is lost or stolen; never accept it again."))
-def signers(
+def _manage_signers(
     context: CliContext,
-    action: str,
-    identity: str | None,
-    key: str | None,
-    until: str | None,
-    revoke: bool,
+    trust_key: str | None,
+    identity: str,
+    revoke: str | None,
+    *,
     as_json: bool,
 ) -> int:
     from satchel.store.signing import add_signer, remove_signer, user_signers
 
     book = user_signers()
-    if action == "list":
-        return _list(context, book, as_json=as_json)
-    if identity is None:
-        raise InvalidInput(
-            say("`{name}` is missing", name="IDENTITY"), help_hint(click.get_current_context())
-        )
-    if action == "remove":
-        removed = remove_signer(book, identity, revoke=revoke)
+    if revoke is not None:
+        removed = remove_signer(book, revoke, revoke=True)
         if as_json:
-            write_json({"removed": [_record(one) for one in removed], "revoked": revoke})
+            write_json({"revoked": [_record(one) for one in removed]})
         for one in [] if as_json else removed:
-            values = {"name": one_line(one.identity), "key": one_line(one.key)}
-            context.err.line(
-                say("Revoked: {name} ({key})", **values)
-                if revoke
-                else say("Removed: {name} ({key})", **values)
-            )
+            names = f"{one_line(one.identity)} ({one_line(one.key)})"
+            context.err.line(say("Revoked: {names}", names=names))
         return 0
-    if key is None:
-        raise InvalidInput(
-            say("`{name}` is missing", name="--key"), help_hint(click.get_current_context())
-        )
-    made = add_signer(book, identity, _public_key(key), until or "")
+    if trust_key is None:
+        return _list(context, book, as_json=as_json)
+    made = add_signer(book, identity, _public_key(trust_key), "")
     if as_json:
         write_json({"added": _record(made)})
     else:
-        context.err.line(
-            say("Counts from now on: {name} ({key})", name=made.identity, key=made.key), "green"
-        )
+        context.err.line(say("Trusted: {names}", names=f"{made.identity} ({made.key})"), "green")
     return 0
 
 
@@ -230,10 +181,7 @@ def _public_key(path: str) -> str:
         with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
             return stream.read(_MAX_KEY_CHARS)
     except OSError as exc:
-        raise NotFound(
-            say("There is no key `{path}`", path=one_line(path)),
-            say("Give the `.pub` file that the signer sent you"),
-        ) from exc
+        raise no_such(say("file"), path) from exc
 
 
 def _record(signer: Signer) -> dict[str, Any]:
@@ -248,13 +196,14 @@ def _list(context: CliContext, book: Signers, *, as_json: bool) -> int:
         write_json({"file": book.allowed, "signers": [_record(one) for one in found]})
         return 0
     if not found:
-        context.err.line(say("Nobody's signatures count yet"))
-        context.err.line(say("Run `satchel signers add IDENTITY --key FILE.pub`"), "", "→ ")
+        context.err.line(say("No trusted signers"))
+        context.err.line(
+            say("Run `{command}`", command="satchel sign --trust-key FILE.pub --as IDENTITY"),
+            "",
+            "→ ",
+        )
         return 0
-    head = [say("identity"), say("kind"), say("until"), say("key")]
-    rows = [
-        [one_line(one.identity), one.kind, one.until or say("open"), one_line(one.key)]
-        for one in found
-    ]
+    head = [say("signer"), say("until"), say("key")]
+    rows = [[one_line(one.identity), one.until, one_line(one.key)] for one in found]
     context.out.table(head, rows, [["bold"] for _ in rows])
     return 0

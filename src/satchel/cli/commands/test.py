@@ -1,214 +1,36 @@
-"""The commands `try` (call a tool once) and `test` (run the tests of a skill)."""
+"""The command `test`: the tests of a tool skill, or the trigger tests of skills."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel.cli import EXIT_INCOMPLETE
-from satchel.cli.console import clean, one_line, print_error, write_json
-from satchel.cli.context import command, complete_names, completions, exit_code
-from satchel.cli.options import Share, all_option, flag_option
-from satchel.errors import InvalidInput, NotFound, SkillBroken
-from satchel.i18n import listed, render, say
+from satchel.cli import EXIT_FAILED, EXIT_INCOMPLETE
+from satchel.cli.commands.search import format_reason, percent
+from satchel.cli.commands.try_tool import complete_tools, format_duration, no_tool, show_builds
+from satchel.cli.console import one_line, pad, plural, print_error, width_of, wrap, write_json
+from satchel.cli.context import ProgressBar, command, complete_names, no_such, short_path
+from satchel.cli.options import all_option, cannot_combine, flag_option, missing
+from satchel.errors import NotFound, SkillBroken
+from satchel.i18n import join_names, render, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from click.shell_completion import CompletionItem
 
     from satchel.authoring.tool_tests import CaseResult
-    from satchel.authoring.tool_trial import ToolTrial
+    from satchel.authoring.trigger_tests import PromptResult, TriggerResult
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
-    from satchel.errors import SatchelError
-    from satchel.skill.manifest import ToolManifest
+    from satchel.skill.model import Skill
+    from satchel.skill.trigger_file import Triggers
 
 _MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "not-run": ("–", "yellow")}
 _KINDS = {"example": "example", "refused": "call", "program": "program"}
 """Kind of a case -> its name: a call refused before the program runs, or by the program."""
-_EXIT_CODES = {"missing-runtime": 6, "build-failed": 7}
-"""Why a program could not be started -> exit code, as of the exceptions."""
-_MAX_CHARS_SHOWN = 600
-
-
-def _complete(ctx: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-    return completions(
-        ctx, start, lambda satchel, skill: bool(satchel.library.tools().find(skill.name))
-    )
-
-
-@command(
-    say("Call a tool once, as an agent would, and show everything.")
-    + "\n\n"
-    + say(
-        "TOOL is a tool's name, the name of a skill that has one tool, or `skill.tool`. Shows the "
-        "line that the program got, what it wrote, how long it took and how it was held. Exits "
-        "with 0 when it answered, 1 when it answered with an error or failed, 2 when the arguments "
-        "are wrong, 3 when there is no such tool, 4 when it may not run, 5 when its `skill.yaml` "
-        "is broken, 6 when a runtime is missing, 7 when it cannot be built."
-    ),
-    "satchel try word_count_count --arg text='to be or not to be'",
-    'satchel try word-count --json-args \'{"text": "to be"}\'',
-    "satchel try word-count --arg path=README.md --raw",
-    name="try",
-)
-@click.argument("tool", shell_complete=_complete)
-@click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help=say("One argument."))
-@click.option("--json-args", "table", default="", metavar="JSON", help=say("All of them at once."))
-@flag_option("--raw", say("Print what the program wrote and nothing else."))
-def try_(
-    context: CliContext, tool: str, pairs: tuple[str, ...], table: str, raw: bool, as_json: bool
-) -> int:
-    from satchel.authoring.tool_trial import find_tool, read_arguments, try_tool
-
-    satchel = context.satchel
-    _show_builds(context)
-    try:
-        try:
-            name = find_tool(satchel, tool)
-        except NotFound as exc:
-            raise _no_tool(context, tool, exc) from exc
-        arguments = read_arguments(satchel, name, pairs, table)
-        trial = try_tool(satchel, name, arguments)
-    finally:
-        satchel.close()
-    if as_json:
-        write_json(trial.to_dict())
-    elif raw:
-        if trial.response or trial.reply.error is None:
-            context.out.data(trial.response or trial.reply.text)
-        if not trial.response or "fault" in trial.reply.data:
-            _print_error(trial)
-    else:
-        _show_trial(context, trial)
-    return _EXIT_CODES.get(str(trial.reply.data.get("failure")), exit_code(trial.reply))
-
-
-def _no_tool(
-    context: CliContext, name: str, exc: NotFound, *, tested: bool = False
-) -> SatchelError:
-    """A more precise error than `exc`: its skill.yaml is broken, or the skill has no program."""
-    whole = name.partition(".")[0]
-    for part in (name, whole):
-        other = context.not_found(part)
-        if isinstance(other, SkillBroken):
-            return other
-    found = context.satchel.library.snapshot().find(whole)
-    if found:
-        from satchel.skill.trigger_file import has_triggers
-
-        typed = found[0].typed
-        return InvalidInput(
-            say("`{name}` has instructions and no program", name=one_line(found[0].name)),
-            say("Run its prompts: `satchel test --triggers {name}`", name=typed)
-            if tested and has_triggers(found[0].base_dir)
-            else say("Check it with `satchel check {name}`", name=typed),
-        )
-    return exc
-
-
-def _show_builds(context: CliContext) -> None:
-    """Print builds, which the first use of a skill may need."""
-
-    def show(line: str) -> None:
-        context.err.line(one_line(line), "dim")
-
-    context.satchel.engine.progress = show
-
-
-def _show_trial(context: CliContext, trial: ToolTrial) -> None:
-    err, reply = context.err, trial.reply
-    data = reply.data
-    if trial.request:
-        _row(err, say("request"), _shortened(trial.request))
-    if trial.response:
-        _block(err, say("response"), _shortened(trial.response))
-    if "tier" in data:
-        limits = data["limits"]
-        _row(err, say("time"), _times(reply.stats))
-        ways = {"cold": say("a new process"), "warm": say("a kept process")}
-        way = ways.get(data["way"], data["way"])
-        _row(err, say("sandbox"), say("{tier} ({way})", tier=data["tier"], way=way))
-        _row(err, say("limits"), say(
-            "{seconds} s, {characters} characters, {memory} MB",
-            seconds=f"{limits['timeout']:g}", characters=limits["output"],
-            memory=limits["memory"] >> 20,
-        ))  # fmt: skip
-        found = context.satchel.library.tools().tools.get(trial.tool)
-        if found is not None:
-            _row(err, say("allowed"), _allowed(found[0].manifest))
-        if data["denied"]:
-            _row(err, say("denied"), listed(one_line(str(item)) for item in data["denied"]))
-        if data.get("stderr"):
-            _block(err, "stderr", str(data["stderr"]))
-    if reply.error is not None:
-        _print_error(trial)
-        return
-    context.out.data(str(data["output"]) if "output" in data else reply.text)
-    if "output" in data and data.get("truncated"):
-        cut, kept = int(data["truncated"]), len(data["output"])
-        message = say(
-            "{cut} of {all} characters were cut: a model sees {kept}",
-            cut=f"{cut:,}", all=f"{cut + kept:,}", kept=f"{kept:,}",
-        )  # fmt: skip
-        context.err.line(message, lead=[(say("warning: "), "yellow")])
-
-
-def _print_error(trial: ToolTrial) -> None:
-    error = trial.reply.error
-    if error is not None:
-        print_error(error.message, error.hint)
-
-
-def _row(err: Screen, title: str, text: str) -> None:
-    err.line(one_line(text), "", "", "  ", [(title, "dim"), (say(": "), "dim")])
-
-
-def _block(err: Screen, title: str, text: str) -> None:
-    """Print a text that may have several lines."""
-    lines = clean(text).strip("\n").split("\n")
-    if len(lines) == 1:
-        _row(err, title, text)
-        return
-    err.line("", lead=[(title, "dim"), (say(": ").rstrip(), "dim")])
-    for line in lines:
-        bare = line.expandtabs(4).rstrip()
-        deep = len(bare) - len(bare.lstrip(" "))
-        err.line(bare.lstrip(" "), "", "  " + " " * deep)
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= _MAX_CHARS_SHOWN:
-        return text
-    size = say("({count} characters)", count=len(text))
-    return f"{text[:_MAX_CHARS_SHOWN]}… {size}"
-
-
-def _times(stats: dict[str, Any]) -> str:
-    ran, waited = float(stats.get("ran_ms", 0)), float(stats.get("waited_ms", 0))
-    parts = [say("{time} to run", time=_duration(ran))]
-    if waited >= 1:
-        parts.append(say("{time} in the queue", time=_duration(waited)))
-    parts.append(say("{time} in all", time=_duration(float(stats["time_ms"]))))
-    return say(", ").join(parts)
-
-
-def _duration(ms: float) -> str:
-    if ms >= 1000:
-        return f"{ms / 1000:.1f} s"
-    return f"{ms:.1f} ms" if 0 < ms < 10 and ms % 1 else f"{ms:.0f} ms"
-
-
-def _allowed(manifest: ToolManifest) -> str:
-    files = {
-        "none": say("sees its own folder alone"),
-        "read": say("reads the project's files"),
-        "write": say("reads and changes the project's files"),
-    }[manifest.files.access]
-    network = say("the network") if manifest.network else say("no network")
-    names = listed(f"`{name}`" for name in manifest.secrets)
-    secrets = say("the secrets {names}", names=names) if names else say("no secrets")
-    return say("; ").join((files, say(", ").join((network, secrets))))
 
 
 def _complete_tested(
@@ -216,79 +38,28 @@ def _complete_tested(
 ) -> list[CompletionItem]:
     if ctx.params.get("triggers"):
         return complete_names(ctx, parameter, start)
-    return _complete(ctx, parameter, start)
+    return complete_tools(ctx, parameter, start)
 
 
 @command(
-    say("Run the tests of a skill: the calls of a tool, or the prompts that should choose it.")
-    + "\n\n"
-    + say("Run the examples of a tool skill, and the calls that it has to refuse.")
-    + " "
-    + say(
-        "Wrong arguments are tried twice: as an agent sends them, which must not reach the "
-        "program, and handed to the program, which must answer with an error; a parameter that it "
-        "does not know it may pass over. A tool that writes works on a copy. Exits with 1 when a "
-        "case fails, 8 when none does but an example could not be run, and else as `try` does."
-    )
-    + "\n\n"
-    + say(
-        "With `--triggers` the prompts in `evals/triggers.yaml` are run against the skills that "
-        "are offered here, without any model: who is chosen, who took a prompt and by which "
-        "words, and which words of the description would help. NAME is a name or a folder, "
-        "trusted or not; without it, every skill of the project that has such a file is tested. "
-        "Exits with 1 when a prompt fails, 3 when there is none, 5 when a file is broken."
-    ),
+    say("Run the tests of a skill."),
     "satchel test word-count",
-    "satchel test word-count --json",
     "satchel test --triggers style-check",
-    "satchel test --triggers --min-recall 0.9",
+    "satchel test --triggers --all",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_tested)
-@flag_option("--triggers", say("Run the prompts that should choose the skill."))
-@all_option(say("With `--triggers`: also skills of other places: system, home."))
-@click.option(
-    "--min-recall",
-    type=Share(),
-    metavar="SHARE",
-    help=say("With `--triggers`: the share of the `should` prompts that must pass; by default 1."),
-)
-@click.option(
-    "--min-precision",
-    type=Share(),
-    metavar="SHARE",
-    help=say(
-        "With `--triggers`: the share of the prompts that chose the skill and should; by default 1."
-    ),
-)
+@flag_option("--triggers", say("Run the prompts that should select the skill."))
+@all_option(say("Also skills outside the project."))
 def test(
-    context: CliContext,
-    names: tuple[str, ...],
-    triggers: bool,
-    everything: bool,
-    min_recall: float | None,
-    min_precision: float | None,
-    as_json: bool,
+    context: CliContext, names: tuple[str, ...], triggers: bool, everything: bool, as_json: bool
 ) -> int:
-
-    hint = say("Run `{command} --help`", command="satchel test")
+    if names and everything:
+        raise cannot_combine("NAME", "--all")
     if triggers:
-        from satchel.cli.commands.triggers import TriggerThresholds, run_trigger_tests
-
-        if names and everything:
-            raise InvalidInput(say("Give names or `--all`, not both"), hint)
-        bounds = TriggerThresholds(
-            1.0 if min_recall is None else min_recall,
-            1.0 if min_precision is None else min_precision,
-        )
-        return run_trigger_tests(context, names, bounds, everything=everything, as_json=as_json)
-    if everything or min_recall is not None or min_precision is not None:
-        raise InvalidInput(say("That option belongs to `--triggers`"), hint)
-    if not names:
-        raise InvalidInput(say("`{name}` is missing", name="NAME"), hint)
-    first, *others = names
-    if others:
-        raise InvalidInput(say("Give one tool skill at a time"), hint)
-    return _test_calls(context, first, as_json=as_json)
+        return run_trigger_tests(context, names, everything=everything, as_json=as_json)
+    if len(names) != 1:
+        raise missing("NAME")
+    return _test_calls(context, names[0], as_json=as_json)
 
 
 def _test_calls(context: CliContext, name: str, *, as_json: bool) -> int:
@@ -299,17 +70,14 @@ def _test_calls(context: CliContext, name: str, *, as_json: bool) -> int:
     snapshot = satchel.library.tools()
     found = snapshot.find(name)
     if not found:
-        exc = NotFound(
-            say("There is no tool skill `{name}`", name=one_line(name)),
-            say("Run `satchel tools` to see what there is"),
-        )
-        raise _no_tool(context, name, exc, tested=True)
-    _show_builds(context)
+        exc = no_such(say("tool skill"), name, command="satchel tools")
+        raise no_tool(context, name, exc, tested=True)
+    show_builds(context)
     source = found[0]
     try:
         check_runnable(snapshot, source)
         bench = open_program(
-            satchel, source.skill.base_dir, own=satchel.library.seals.is_own(source.skill)
+            satchel, source.skill.base_dir, own=satchel.library.integrity.is_own(source.skill)
         )
         outcomes = list(run_cases(bench))
     finally:
@@ -327,12 +95,12 @@ def _test_calls(context: CliContext, name: str, *, as_json: bool) -> int:
         return status
     _show_cases(context.out, outcomes)
     message = say(
-        "{passed} passed, {failed} failed, {left} not run",
+        "{passed} passed, {failed} failed",
         passed=len(outcomes) - len(failed) - len(left),
         failed=len(failed),
-        left=len(left),
     )
-    context.err.line(message)
+    unrun = say(", ") + plural(len(left), say("not run"), say("not run")) if left else ""
+    context.err.line(message + unrun)
     return status
 
 
@@ -348,9 +116,216 @@ def _show_cases(out: Screen, outcomes: list[CaseResult]) -> None:
             f"{mark} {states[one.state]}",
             say(_KINDS[one.case.kind]),
             one_line(title),
-            _duration(round(one.ms)) if one.state != "not-run" else "",
+            format_duration(round(one.ms)) if one.state != "not-run" else "",
             one_line(render(one.said)),
         ])  # fmt: skip
         styles.append([style, "dim", "", "dim", "red" if one.state == "fail" else "dim"])
     head = ["", say("checked"), say("case"), say("time"), say("answer")]
     out.table(head, rows, styles)
+
+
+_MAX_WORDS_SHOWN = 4
+_MAX_NOTES_SHOWN = 3
+_EXAMPLE = "\nshould:\n  - Look over my pull request\nshould_not:\n  - Write the release notes"
+
+
+def run_trigger_tests(
+    context: CliContext,
+    names: Sequence[str],
+    *,
+    everything: bool,
+    as_json: bool,
+) -> int:
+    """Run the trigger tests of some skills; returns the exit code."""
+    from satchel.authoring.trigger_tests import run_subjects, with_known_names
+
+    chosen = _subjects(context, names, everything=everything)
+    if not chosen:
+        if as_json:
+            write_json({**_to_dict([], [], ok=True), "notes": []})
+        context.err.line(_no_tests())
+        return 0
+    subjects = with_known_names(chosen, context.satchel.library.every())
+    broken = [(skill, triggers) for skill, triggers in subjects if triggers.broken]
+    if broken and len(subjects) == 1:
+        raise _broken_error(*broken[0])
+    with ProgressBar(say("Checking")) as bar:
+        results = run_subjects(context.satchel, [one for one in subjects if not one[1].broken], bar)
+    notes = list(dict.fromkeys(note for one in results for row in one.rows for note in row.notes))
+    passed = all(one.passes(1.0, 1.0) for one in results)
+    status = SkillBroken.exit_code if broken else 0 if passed else EXIT_FAILED
+    if as_json:
+        write_json({**_to_dict(results, broken, ok=status == 0), "notes": notes})
+        return status
+    for at, result in enumerate(results):
+        if at:
+            context.out.line()
+        _show(context.out, result)
+    for skill, triggers in broken:
+        error = _broken_error(skill, triggers)
+        print_error(error.message, error.hint)
+    _show_summary(context, results)
+    for note in notes[:_MAX_NOTES_SHOWN]:
+        context.err.line(one_line(note), "dim")
+    return status
+
+
+def _to_dict(
+    results: list[TriggerResult],
+    broken: list[tuple[Skill, Triggers]],
+    *,
+    ok: bool,
+) -> dict[str, Any]:
+    return {
+        "ok": ok,
+        "results": [{**one.to_dict(), "ok": one.passes(1.0, 1.0)} for one in results],
+        "broken": [
+            {
+                "name": skill.name,
+                "path": triggers.path,
+                "problems": [problem.to_dict() for problem in triggers.problems],
+            }
+            for skill, triggers in broken
+        ],
+    }
+
+
+def find_subject(context: CliContext, word: str) -> Skill:
+    """Find a skill by name, or by a folder outside the library."""
+    folder = os.path.abspath(os.path.expanduser(word))
+    if os.path.isfile(folder):
+        folder = os.path.dirname(folder)
+    known = [one for one in context.satchel.library.every() if one.base_dir == folder]
+    if known:
+        return known[0]
+    if os.path.isdir(folder) and (os.sep in word or not context.satchel.library.find(word)):
+        from satchel.authoring.trigger_tests import skill_at
+
+        return skill_at(folder)
+    return context.find(word)[0]
+
+
+def _subjects(
+    context: CliContext, names: Sequence[str], *, everything: bool
+) -> list[tuple[Skill, Triggers]]:
+    """The named skills, or all of the project, with their trigger tests."""
+    from satchel.authoring.trigger_tests import subjects
+    from satchel.skill.trigger_file import FILE, load_triggers
+
+    hint = say("Write `{file}` beside its SKILL.md", file=FILE) + _EXAMPLE
+    if names:
+        found: dict[str, tuple[Skill, Triggers]] = {}
+        for word in names:
+            skill = find_subject(context, word)
+            triggers = load_triggers(skill.base_dir)
+            if triggers is None:
+                raise NotFound(_no_tests(), hint)
+            found[skill.path] = (skill, triggers)
+        return list(found.values())
+    return subjects(context.satchel.library.every(), everything=everything)
+
+
+def _no_tests() -> str:
+    return say("There are no trigger tests")
+
+
+def _broken_error(skill: Skill, triggers: Triggers) -> SkillBroken:
+    """The first problem of an invalid trigger file; `satchel check` shows all of them."""
+    first = triggers.broken[0]
+    where = short_path(first.path) + (f":{first.line}" if first.line else "")
+    text = say(
+        "The trigger tests of `{name}` cannot be run: {problem}",
+        name=one_line(skill.name),
+        problem=one_line(first.message),
+    )
+    return SkillBroken(text, say("{fix} (`{path}`)", fix=one_line(first.fix), path=one_line(where)))
+
+
+def _show(out: Screen, result: TriggerResult) -> None:
+    good = result.passes(1.0, 1.0)
+    mark, colour = ("✓", "green") if good else ("✗", "red")
+    name = out.paint(one_line(result.skill.name), "bold")
+    where = out.paint(one_line(short_path(result.path)), "dim")
+    out.write(f"{out.paint(mark, colour)} {name}  {where}\n")
+    for row in result.rows:
+        _show_row(out, row)
+    out.line()
+    _show_counts(out, result)
+
+
+def _show_row(out: Screen, row: PromptResult) -> None:
+    tick, style = ("✓", "green") if row.ok else ("✗", "red")
+    side = say("should") if row.prompt.fires else say("should not")
+    width = max(width_of(say("should")), width_of(say("should not")))
+    rank = f"#{row.rank}" if row.rank else "–"
+    lead = [(tick, style), (f" {pad(side, width)}  ", "dim"), (f"{rank:<4} ", "dim")]
+    hang = " " * (4 + width + 2 + 5)
+    lines = wrap(one_line(row.prompt.text), max(out.width - len(hang), 20) if out.width else 0)
+    out.write("  " + "".join(out.paint(*part) for part in lead) + ("\n" + hang).join(lines) + "\n")
+    for line in _explain(row):
+        out.line(line, "dim", hang + "→ ", hang + "  ")
+
+
+def _explain(row: PromptResult) -> list[str]:
+    """Why the result of a prompt is wrong; empty when it is right."""
+    from satchel.authoring.trigger_tests import is_significant
+
+    reasons: list[str] = []
+    if not row.ok and row.prompt.fires:
+        reasons.append(_why_missed(row))
+        missing = [word for word in row.missing if is_significant(word)]
+        if missing:
+            words = join_names(f"`{one_line(word)}`" for word in missing[:_MAX_WORDS_SHOWN])
+            reasons.append(say("missing words") + say(": ") + words)
+    elif not row.ok and row.own is not None:
+        reasons.append(format_reason(row.own))
+    if not row.instead:
+        reasons.append(say("`{name}` was not selected instead", name=one_line(row.prompt.instead)))
+    return reasons
+
+
+def _why_missed(row: PromptResult) -> str:
+    if row.stand_in:
+        return say("`{name}` is a near duplicate", name=one_line(row.stand_in))
+    if not row.rivals:
+        return say(
+            "the closest reaches {fit} %, {needed} % is needed",
+            fit=percent(row.sure[0]),
+            needed=percent(row.sure[1]),
+        )
+    first = row.rivals[0]
+    return f"`{one_line(first.name)}`{say(': ')}{format_reason(first)}"
+
+
+def _show_counts(out: Screen, result: TriggerResult) -> None:
+    """Print the confusion matrix."""
+    rows = [
+        (say("should"), True, say("recall"), result.recall),
+        (say("should not"), False, say("precision"), result.precision),
+    ]
+    heads = ["", say("selected"), say("not selected"), ""]
+    cells = [
+        [
+            side,
+            str(result.cell(fires=fires, chosen=True)),
+            str(result.cell(fires=fires, chosen=False)),
+            f"{measure} {'–' if share is None else f'{share * 100:.0f} %'}",
+        ]
+        for side, fires, measure, share in rows
+    ]
+    widths = [max(width_of(row[at]) for row in (heads, *cells)) for at in range(3)]
+    for at, row in enumerate((heads, *cells)):
+        line = "  ".join([
+            pad(row[0], widths[0]),
+            *(" " * (widths[n] - width_of(row[n])) + row[n] for n in (1, 2)),
+            row[3],
+        ])  # fmt: skip
+        out.write("  " + out.paint(line.rstrip(), "" if at else "dim") + "\n")
+
+
+def _show_summary(context: CliContext, results: list[TriggerResult]) -> None:
+    rows = [row for result in results for row in result.rows]
+    passed = sum(row.ok for row in rows)
+    context.err.line(
+        say("{passed} passed, {failed} failed", passed=passed, failed=len(rows) - passed)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from satchel.cli.console import one_line, write_json
+from satchel.cli.console import one_line, plural, write_json
 from satchel.cli.context import command
 from satchel.i18n import say
 
@@ -13,21 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from satchel.cli.context import CliContext
-    from satchel.library.tool_scanner import ToolSkill, ToolSnapshot
+    from satchel.library.snapshot import ToolSnapshot
+    from satchel.library.tool_skills import ToolSkill
     from satchel.tools.packaged import Packaged
 
 _STYLES = {"enabled": "green", "disabled": "dim", "missing": "yellow"}
 
 
 @command(
-    say("Show every tool that an agent gets here, and whose it is.")
-    + "\n\n"
-    + say(
-        "The third column says what it can do: a tool of Satchel or of a package reads or "
-        "writes; one of a tool skill runs a program, which sees no more than what stands there."
-    ),
+    say("Show the tools that an agent gets here, and their access."),
     "satchel tools",
-    "satchel tools --json",
     "SKILL_EXCEL_ENABLED=false satchel tools",
 )
 def tools(context: CliContext, as_json: bool) -> int:
@@ -74,11 +69,8 @@ def tools(context: CliContext, as_json: bool) -> int:
     context.out.table([say("tool"), say("owner"), say("may"), say("description")], rows, styles)
     _print_packaged(context, packaged)
     if broken:
-        message = say(
-            "{count} skills are broken and bring no tools (`satchel doctor`)", count=len(broken)
-        )
-        one_only = say("1 skill is broken and brings no tools (`satchel doctor`)")
-        context.err.line(one_only if len(broken) == 1 else message, "red")
+        count = plural(len(broken), say("broken"), say("broken"))
+        context.err.line(f"{count} (`satchel doctor`)", "red")
     return 0
 
 

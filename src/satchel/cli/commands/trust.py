@@ -9,10 +9,10 @@ import click
 
 from satchel.cli.commands.show import show_problems
 from satchel.cli.console import one_line, write_json
-from satchel.cli.context import command, completions, confirm
-from satchel.cli.progress import ProgressBar
-from satchel.errors import InvalidInput, NotFound, Refused
-from satchel.i18n import listed, render, say
+from satchel.cli.context import ProgressBar, command, completions, confirm
+from satchel.cli.options import cannot_combine, needs, yes_option
+from satchel.errors import NotFound, Refused
+from satchel.i18n import render, say
 from satchel.project import refuse_locked
 
 if TYPE_CHECKING:
@@ -31,23 +31,20 @@ def _complete(
 
 
 @command(
-    say("Use the skills that this project's folder brings.")
+    say("Trust the skills in this project's folder.")
     + "\n\n"
     + say(
-        "The folder is trusted with all that it holds now and later. Every skill is scanned before "
-        "it is used; what the scan blocks is used only after `--accept-risk`, and only as it is."
+        "Applies to all skills that the folder has now and later. Each is scanned before use; a "
+        "blocked one is used only after `--accept-risk`, and only with its present content."
     ),
     "satchel trust",
-    "satchel trust --yes",
-    "satchel trust deploy --accept-risk 'our own installer, read line by line'",
+    "satchel trust deploy --accept-risk 'our own installer, reviewed'",
     "satchel trust --revoke",
 )
 @click.argument("name", required=False, shell_complete=_complete)
-@click.option(
-    "--accept-risk", metavar="WHY", help=say("Use NAME as it is now, although the scan blocks it.")
-)
-@click.option("--revoke", is_flag=True, help=say("Revoke the trust in this folder."))
-@click.option("--yes", is_flag=True, help=say("Do not ask."))
+@click.option("--accept-risk", metavar="WHY", help=say("Use the blocked skill NAME as it is now."))
+@click.option("--revoke", is_flag=True, help=say("Revoke the trust."))
+@yes_option()
 def trust(
     session: CliContext,
     name: str | None,
@@ -57,11 +54,10 @@ def trust(
     as_json: bool,
 ) -> int:
     """Show what the folder contains, ask, and store the answer."""
-    if (name is None) != (accept_risk is None) or (revoke and name is not None):
-        raise InvalidInput(
-            say("A folder is trusted as a whole; a name is given with `--accept-risk WHY`"),
-            say("Run `satchel trust`; leave single skills out with the setting `exclude`"),
-        )
+    if revoke and name is not None:
+        raise cannot_combine("NAME", "--revoke")
+    if (name is None) != (accept_risk is None):
+        raise needs("NAME", "--accept-risk") if name else needs("--accept-risk", "NAME")
     if revoke:
         return _revoke(session, as_json=as_json)
     if name is not None and accept_risk is not None:
@@ -82,7 +78,7 @@ def trust(
         write_json({"trusted": folder, **_account(review)})
     else:
         session.err.write(
-            session.err.paint(say("Trusted: {folder}", folder=one_line(folder)), "green") + "\n"
+            session.err.paint(say("Trusted: {names}", names=one_line(folder)), "green") + "\n"
         )
     return 0
 
@@ -110,12 +106,12 @@ def offer_trust(session: CliContext, *, note: bool) -> None:
         satchel.trust()
     else:
         book.decline(folder)
-        session.err.line(say("Not trusted. Run `satchel trust` to change that"))
+        session.err.line(say("Run `{command}`", command="satchel trust"))
 
 
 def review_with_progress(session: CliContext) -> FolderReview:
     """Scan untrusted skills, with a progress bar."""
-    with ProgressBar(say("Scanning skills")) as progress:
+    with ProgressBar(say("Scanning")) as progress:
         return session.satchel.review(lambda done, total: progress("", done, total))
 
 
@@ -126,11 +122,9 @@ def _accept(session: CliContext, name: str, reason: str, *, as_json: bool) -> in
     if as_json:
         write_json({"accepted": skill.ref, "reason": reason})
     else:
-        words = say("`{name}` is used as it is now", name=one_line(skill.name))
+        session.err.line(say("Accepted: {names}", names=f"`{one_line(skill.name)}`"), "green")
         if skill.state == "untrusted":
-            words = say("Accepted. `{name}` is used once its folder is trusted: `satchel trust`",
-                        name=one_line(skill.name))  # fmt: skip
-        session.err.line(words, "green")
+            session.err.line(say("Run `{command}`", command="satchel trust"), "", "→ ")
     return 0
 
 
@@ -163,13 +157,7 @@ def print_review(session: CliContext, review: FolderReview) -> None:
         styles.append(["red", "bold", "red"] if row.is_blocked else ["yellow", "bold"])
     err.table(["", say("name"), say("contains"), say("location")], rows, styles)
     if folder.skills > _MAX_SKILLS_SHOWN:
-        err.line(say("and {count} more", count=folder.skills - _MAX_SKILLS_SHOWN))
-    if review.blocked:
-        names = listed(f"`{one_line(skill.typed)}`" for skill in review.blocked[:_MAX_SKILLS_SHOWN])
-        err.line(
-            say("Blocked by the scan and not used: {names}. See `satchel scan --all`", names=names),
-            "red",
-        )
+        err.line(say("… and {count} more", count=folder.skills - _MAX_SKILLS_SHOWN))
     show_problems(err, review.problems, "")
 
 
@@ -180,26 +168,16 @@ def _ask(session: CliContext, review: FolderReview) -> bool:
         Refused: stdin is not a terminal.
     """
     if not sys.stdin.isatty():
-        raise Refused(
-            say("Whether to trust this folder cannot be asked: this is not a terminal"),
-            say("Review its skills with `satchel list --all`, then run `satchel trust --yes`"),
-        )
+        raise Refused(say("Not a terminal; pass `--yes` to confirm"))
     from satchel.presentation.trust import show_review
 
-    question = say("Use them, now and later?")
-    if not review.skills:
-        question = say("Trust it all the same?")
-    elif len(review.skills) == 1:
-        question = say("Use it, now and later?")
-    return confirm(session, show_review(review).summary + say(". ") + question)
+    return confirm(session, show_review(review).summary + say(". ") + say("Trust this folder?"))
 
 
 def _revoke(session: CliContext, *, as_json: bool) -> int:
     satchel = session.satchel
     if not satchel.untrust():
-        raise NotFound(
-            say("This folder was not trusted"), say("Run `satchel list` to see what is offered")
-        )
+        raise NotFound(say("This folder is not trusted"))
     if as_json:
         write_json({"revoked": satchel.settings.project})
     else:

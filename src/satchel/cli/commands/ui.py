@@ -22,33 +22,24 @@ _MAX_PASSWORD_BYTES = 4_096
 
 
 @command(
-    say("Manage skills and watch goals in your browser.")
-    + "\n\n"
-    + say(
-        "Serves pages on this machine alone and opens them by a link that works once. Nothing is "
-        "open to other machines unless `--host` says so, and then a password is needed."
-    ),
+    say("Manage skills and goals in your browser."),
     "satchel ui",
-    "satchel ui --no-browser --port 0",
     "satchel ui --host 0.0.0.0 --password-file ~/.satchel-password",
     "satchel ui --behind-https --name skills.example.com --password-file ~/.satchel-password",
     json=False,
 )
-@click.option(
-    "--host", default="127.0.0.1", help=say("The address to listen on, 127.0.0.1 unless given.")
-)
+@click.option("--host", default="127.0.0.1", help=say("Default: {value}.", value="127.0.0.1"))
 @click.option(
     "--port",
     type=WholeNumber(most=65_535),
     default=_DEFAULT_PORT,
-    help=say("The port, 8790 unless given; 0 takes a free one."),
+    help=say("Default: {value}.", value=_DEFAULT_PORT),
 )
 @click.option("--name", "names", multiple=True, metavar="HOST",
-              help=say("A further name under which people reach it; `NAME.localhost` keeps its "
-                       "cookies from other servers of this machine."))  # fmt: skip
-@click.option("--password-file", metavar="FILE", help=say("The file that has the password."))
-@flag_option("--behind-https", say("A proxy in front speaks https: cookies are for https alone."))
-@flag_option("--no-browser", say("Print the link, and open nothing."))
+              help=say("Another host name of the server; repeatable."))  # fmt: skip
+@click.option("--password-file", metavar="FILE", help=say("Read it from this file."))
+@flag_option("--behind-https", say("A proxy in front uses HTTPS."))
+@flag_option("--no-browser", say("Print the link without opening it."))
 def ui(
     context: CliContext,
     host: str,
@@ -70,15 +61,11 @@ def ui(
             context.err.line(url)
         if first:
             first = False
-            context.err.line(say("Open the link above. End it with Ctrl-C"), "dim")
+            context.err.line(say("{key} ends it", key="Ctrl-C"), "dim")
             if web.open_to_others and not behind_https:
                 _warn(context)
             if not no_browser:
                 _open(url)
-        else:
-            context.err.line(
-                say("That link works no more. The one above opens another browser"), "dim"
-            )
 
     password = _password(context, password_file) if password_file else ""
     web = UiServerSettings(host, port, password, tuple(names), print_link, behind_https)
@@ -102,11 +89,8 @@ def _print(context: CliContext, url: str) -> bool:
 
 
 def _warn(context: CliContext) -> None:
-    message = say("Everybody on the way can read along: this is http")
-    context.err.line(message, "yellow")
-    context.err.line(
-        say("Put a proxy with TLS in front, and give `--behind-https` and `--name`"), "", "→ "
-    )
+    text = say("This is HTTP: put a proxy with TLS in front, and pass `--behind-https`")
+    context.err.line(text, "yellow")
 
 
 def _password(context: CliContext, path: str) -> str:
@@ -117,18 +101,15 @@ def _password(context: CliContext, path: str) -> str:
     try:
         text = read_plain(path, _MAX_PASSWORD_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", "") or say("it is not text")
         raise NotFound(
-            say("The file `{path}` cannot be read", path=one_line(path)),
-            say("Write a password into it"),
+            say("`{path}` cannot be read: {reason}", path=one_line(path), reason=reason),
+            say("Check the permissions"),
         ) from exc
     if not text:
-        raise InvalidInput(
-            say("The file `{path}` is empty", path=one_line(path)), say("Write a password into it")
-        )
+        raise InvalidInput(say("The file `{path}` is empty", path=one_line(path)))
     if others_can_read(path):
-        context.err.line(
-            say("Others on this machine can read the password in `{path}`", path=one_line(path))
-        )
+        context.err.line(say("Others on this machine can read `{path}`", path=one_line(path)))
         step = say("Run `{command}`", command=f"chmod 600 {one_line(path)}")
         context.err.line(step, "", "→ ")
     return text

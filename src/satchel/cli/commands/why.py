@@ -1,36 +1,26 @@
-"""`satchel why` and `satchel doctor`: the status of one skill, and all problems."""
+"""The command `why`: the status of one skill, and its rank for a request."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel._fs import is_inside
-from satchel.cli.commands.show import checked, count_problems, counted, show_problems
-from satchel.cli.commands.which import NO_REASON, bar, bar_width, match_dict, show_notes
-from satchel.cli.console import SEVERITIES, clean, cut, one_line, write_json
-from satchel.cli.context import command, complete_names
-from satchel.cli.options import WholeNumber
-from satchel.cli.progress import with_progress
+from satchel.cli.commands.search import NO_REASON, bar, bar_width, match_dict, show_notes
+from satchel.cli.console import clean, cut, one_line, write_json
+from satchel.cli.context import command, skill_argument
 from satchel.explain_selection import next_steps, score_differences
-from satchel.i18n import listed, say
-from satchel.library.snapshot import find_broken
-from satchel.presentation.findings import unique_problems
+from satchel.i18n import join_names, say
 from satchel.presentation.skill_page import show_selection
-from satchel.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
     from satchel.explain import SkillReport
     from satchel.explain_selection import SelectionExplanation
-    from satchel.library import Location
     from satchel.presentation.skill_page import SelectionShown
-    from satchel.skill.problems import Problem
 
 _MAX_GOAL_CHARS = 200
 _MAX_NAME_COLUMNS = 20
@@ -88,9 +78,9 @@ def print_selection(out: Screen, shown: SelectionShown) -> None:
     _show_fields(out, shown)
     _show_ahead(out, shown)
     if shown.lacks:
-        words = listed(f"`{one_line(word)}`" for word in shown.lacks)
+        words = join_names(f"`{one_line(word)}`" for word in shown.lacks)
         out.line()
-        out.line(words, "", "  ", "    ", [(say("words it has nowhere") + say(": "), "bold")])
+        out.line(words, "", "  ", "    ", [(say("missing words") + say(": "), "bold")])
 
 
 def _show_fields(out: Screen, shown: SelectionShown) -> None:
@@ -133,8 +123,6 @@ def _show_ahead(out: Screen, shown: SelectionShown) -> None:
     )
 
 
-MAX_EXAMPLES = 3
-"""A more frequent problem of a location is shown by this many examples."""
 _MOODS = {
     "good": ("●", "green"),
     "bad": ("▲", "yellow"),
@@ -147,34 +135,15 @@ _MOODS = {
 
 
 @command(
-    say("Tell the whole story of one skill, and what to do next.")
-    + "\n\n"
-    + say(
-        "Where it was found, what hides it, what was repaired, how the catalogue lists it, and "
-        "when it was last offered and loaded."
-    ),
+    say("Explain a skill's status, and what to do next."),
     "satchel why hello-skill",
-    "satchel why hello-skill --budget 2000",
     'satchel why hello-skill --goal "welcome our new colleague"',
-    more=say(
-        "With `--goal` also: its rank for that request, what each of its fields gave, the words it "
-        "lacks, what beat it, and whether it would be chosen."
-    ),
 )
-@click.argument("name", shell_complete=complete_names)
-@click.option(
-    "--budget",
-    type=WholeNumber(),
-    metavar="N",
-    help=say(
-        "Characters that the catalogue may take; by default {value}, the setting `budget`.",
-        value=Settings._field_defaults["budget"],
-    ),
-)
+@skill_argument()
 @click.option("--goal", metavar="TEXT", help=say("A request, or `-` for stdin."))
-def why(session: CliContext, name: str, budget: int | None, goal: str | None, as_json: bool) -> int:
+def why(session: CliContext, name: str, goal: str | None, as_json: bool) -> int:
     """Print the report."""
-    story = session.satchel.why(name, budget)
+    story = session.satchel.why(name)
     standing = _selection(session, story, name, goal)
     if as_json:
         facts = {"goal": selection_dict(standing)} if standing is not None else {}
@@ -192,9 +161,9 @@ def _selection(
     """The selection for a request; None without a request or without the skill."""
     if goal is None:
         return None
-    from satchel.cli.goal_text import read_goal
+    from satchel.cli.context import read_goal
 
-    text = read_goal(session, [goal], None, f"satchel why {one_line(name)} --goal")
+    text = read_goal(session, [goal], f"satchel why {one_line(name)} --goal")
     if not story.facts["found"]:
         return None
     return session.satchel.explain_selection(session.find(name)[0], text)
@@ -221,8 +190,6 @@ def print_report(
         return
     # For a skill without problems, the only advice would be to ask about a request.
     steps = (*(() if story.sound else story.advice), *(step.text for step in shown.steps))
-    if shown.chosen and not steps:
-        steps = (say("Nothing to fix: this request gets it"),)
     _print_advice(out, steps)
     show_notes(session.err, shown.notes)
 
@@ -232,124 +199,3 @@ def _print_advice(out: Screen, steps: Sequence[str]) -> None:
         out.title(say("What to do next"))
     for line in steps:
         out.line(clean(line, keep=""), "", "  → ")
-
-
-# --- doctor -------------------------------------------------------------------------------
-
-
-class LocationProblems(NamedTuple):
-    """The problems of one location."""
-
-    title: str
-    root: str
-    problems: list[Problem]
-
-
-@command(
-    say("Show every problem of every location, grouped, with fixes.")
-    + "\n\n"
-    + say("Exits with 1 when there are errors; with `--strict` also when there are warnings."),
-    "satchel doctor",
-    "satchel doctor --all",
-    "satchel doctor --strict --json",
-)
-@click.option(
-    "--all", "everything", is_flag=True, help=say("Every problem one by one, however many repeat.")
-)
-@click.option("--strict", is_flag=True, help=say("Warnings count as errors."))
-def doctor(session: CliContext, everything: bool, strict: bool, as_json: bool) -> int:
-    """Read every skill in full."""
-    session.warns = False  # they are among the problems
-    satchel = session.satchel
-    tools = satchel.library.tools(refresh=True)
-    snapshot = satchel.library.snapshot()
-    skills = satchel.library.every()
-    problems = satchel.problems(deep=True, progress=with_progress(skills, say("Reading skills")))
-    groups = _by_location(satchel.library.locations, problems, satchel.settings.project)
-    counts = count_problems(problems)
-    wrong = (*snapshot.problems, *tools.problems)
-    files = len(skills) + len(find_broken(wrong, satchel.library.locations))
-    if as_json:
-        rows = [
-            {"location": location.title, **problem.to_dict()}
-            for location in groups
-            for problem in location.problems
-        ]
-        facts = {"project": satchel.settings.project, **counts, "files": files}
-        write_json({**facts, "skills": len(skills), "problems": rows})
-    else:
-        for at, location in enumerate(groups):
-            if at:
-                session.out.line()
-            _print_location(session.out, location, everything=everything)
-        session.err.line(checked(files, counts))
-        session.print_root()
-    return 1 if counts["errors"] or (strict and counts["warnings"]) else 0
-
-
-def _by_location(
-    locations: Iterable[Location], problems: Iterable[Problem], project: str
-) -> list[LocationProblems]:
-    """Group problems by location, in the order of locations."""
-    groups = [LocationProblems(location.name, location.path, []) for location in locations]
-    singles = {location.name for location in locations if location.single}
-    rest = LocationProblems(say("settings and the rest"), project, [])
-    # The deepest folder wins: `.agents/skills` is inside `.`.
-    deepest = sorted(groups, key=lambda location: -len(location.root))
-    for problem in unique_problems(problems):
-        path = problem.path
-        for location in deepest:
-            inside = is_inside(path, location.root)
-            if inside and (location.title not in singles or os.path.dirname(path) == location.root):
-                if location.title in singles and os.path.basename(path).lower() != "skill.md":
-                    continue
-                location.problems.append(problem)
-                break
-        else:
-            rest.problems.append(problem)
-    return [location for location in (*groups, rest) if location.problems]
-
-
-def _print_location(out: Screen, location: LocationProblems, *, everything: bool) -> None:
-    """Print one location: single problems by file, then repeated ones."""
-    words = counted(**count_problems(location.problems))
-    out.line(words, "dim", hang="  ", lead=[(one_line(location.title), "bold"), ("  ", "")])
-    by_code: dict[str, list[Problem]] = {}
-    for problem in location.problems:
-        by_code.setdefault(problem.code, []).append(problem)
-    many = (
-        {}
-        if everything
-        else {code: rows for code, rows in by_code.items() if len(rows) > MAX_EXAMPLES}
-    )
-    by_file: dict[str, list[Problem]] = {}
-    for problem in location.problems:
-        if problem.code not in many:
-            by_file.setdefault(problem.path, []).append(problem)
-    for path, rows in by_file.items():
-        out.line(_within(location.root, path), "cyan", "  ")
-        show_problems(out, rows, "    ")
-    order = list(SEVERITIES)
-    for code, rows in sorted(many.items(), key=lambda pair: order.index(pair[1][0].severity)):
-        mark, colour = SEVERITIES[rows[0].severity]
-        lead = [(f"{mark} {say(rows[0].severity)}", colour), (f" {code} ×{len(rows)}", "bold")]
-        out.line("", "", "  ", lead=lead)
-        fix = rows[0].fix
-        shared = all(problem.fix == fix for problem in rows)
-        for problem in rows[:MAX_EXAMPLES]:
-            line = f":{problem.line}" if problem.line else ""
-            where = _within(location.root, problem.path) + line
-            out.line(one_line(problem.message), "", "    ", "      ", [(where + say(": "), "cyan")])
-            if not shared:
-                out.line(one_line(problem.fix), "", "      → ")
-        out.line(
-            say("… and {count} more: `satchel doctor --all`", count=len(rows) - MAX_EXAMPLES),
-            "dim",
-            "    ",
-        )
-        if shared:
-            out.line(one_line(fix), "", "    → ")
-
-
-def _within(root: str, path: str) -> str:
-    return one_line(os.path.relpath(path, root) if is_inside(path, root) else path)

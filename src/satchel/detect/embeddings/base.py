@@ -9,7 +9,8 @@ from satchel.errors import ModelFailed, SettingsError
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
 Matrix = Any
 """A float32 matrix of numpy, one row a text. numpy is an extra, so that its types are not named."""
@@ -21,6 +22,11 @@ EXTRA = "semantic"
 
 class Embedder(Protocol):
     """Turns texts into vectors."""
+
+    @property
+    def hurrying(self) -> Callable[[float], AbstractContextManager[None]] | None:
+        """Limits requests to one attempt and some seconds; None when no server is asked."""
+        ...
 
     @property
     def id(self) -> str:
@@ -59,25 +65,20 @@ def normalised(matrix: Matrix, rows: int, dimensions: int, who: str) -> Matrix:
     """
     np = require("numpy", EXTRA)
     made = np.asarray(matrix, dtype=np.float32)
-    if made.shape != (rows, dimensions):
+    if made.shape != (rows, dimensions) or not np.isfinite(made).all():
         raise ModelFailed(
-            say("`{model}` gave vectors of another shape than it should", model=who),
-            say("Name another model in the setting `vectors`"),
-        )
-    if not np.isfinite(made).all():
-        raise ModelFailed(
-            say("`{model}` gave values that are no numbers", model=who),
-            say("Name another model in the setting `vectors`"),
+            say("`{model}` gave no usable vectors", model=who),
+            say("Name another model in the setting `embeddings`"),
         )
     lengths = np.linalg.norm(made, axis=1, keepdims=True)
     return made / np.maximum(lengths, 1e-12)
 
 
-def unusable(folder: str, reason: str, hint: str = "") -> SettingsError:
+def unusable(folder: str, reason: str) -> SettingsError:
     """The error for a folder that holds no model, or a damaged one."""
     return SettingsError(
-        say("There is no usable model in `{folder}`: {reason}", folder=folder, reason=reason),
-        hint or say("Name another model in the setting `vectors`"),
+        say("`{path}` cannot be used: {reason}", path=folder, reason=reason),
+        say("Name another model in the setting `embeddings`"),
     )
 
 

@@ -1,7 +1,7 @@
 """Embeddings from an OpenAI-compatible `/embeddings` endpoint, through the standard library.
 
-The key comes from `SATCHEL_VECTORS_KEY` and is sent only to the host of the address: over HTTPS, or
-to this machine. Redirects are not followed, responses are limited in size and time, and only
+The key comes from `SATCHEL_EMBEDDINGS_KEY` and is sent only to the host of the address: over HTTPS,
+or to this machine. Redirects are not followed, responses are limited in size and time, and only
 numbers are read from them.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from satchel.detect.embeddings.base import Matrix
 
-KEY = "SATCHEL_VECTORS_KEY"
+KEY = "SATCHEL_EMBEDDINGS_KEY"
 _REQUEST_TIMEOUT_S = 10.0
 _MAX_ATTEMPTS = 3
 _MAX_RETRY_WAIT_S = 5.0
@@ -158,9 +158,7 @@ class Endpoint:
         if key := self._env.get(KEY, "").strip():
             # The library would repeat a key that it cannot send in its message.
             if not key.isascii() or not key.isprintable():
-                raise SettingsError(
-                    say("`{name}` has characters that no key has", name=KEY), say("Copy it anew")
-                )
+                raise SettingsError(say("`{value}` is not valid", value=KEY), _key_hint())
             headers["Authorization"] = f"Bearer {key}"
         return headers
 
@@ -196,9 +194,7 @@ class Endpoint:
                 size += len(part)
                 parts.append(part)
                 if size > _MAX_RESPONSE_BYTES:
-                    self._fail(
-                        say("the answer is larger than {size} MB", size=_MAX_RESPONSE_BYTES >> 20)
-                    )
+                    self._fail(say("its answer is not usable ({reason})", reason=f"{size} bytes"))
                 if time.monotonic() > until:  # each piece came in time, all of them did not
                     raise TimeoutError("timed out")
         return b"".join(parts)
@@ -212,7 +208,7 @@ class Endpoint:
             }
             return [made[at] for at in range(count)]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
-            self._fail(say("the answer holds no vectors ({reason})", reason=first_line(exc)), exc)
+            self._fail(say("its answer is not usable ({reason})", reason=first_line(exc)), exc)
 
     def _vector(self, row: Any) -> list[float]:
         if not isinstance(row, list) or not 0 < len(cast("list[Any]", row)) <= MAX_DIMENSIONS:
@@ -228,12 +224,8 @@ class Endpoint:
         return vector
 
     def _refused(self, status: int, exc: urllib.error.HTTPError) -> NoReturn:
-        if status in (401, 403):
-            hint = say("Put the key into the environment as `{name}`", name=KEY)
-        elif 300 <= status < 400:
-            hint = say("Write the address that it redirects to, if you trust it")
-        else:
-            hint = say("Check the address and the model's name")
+        is_denied = status in (401, 403)
+        hint = _key_hint() if is_denied else say("Check the address and the model's name")
         reason = say("it answers with status {status}", status=status)
         raise ModelFailed(self._words(reason), hint) from exc
 
@@ -243,7 +235,7 @@ class Endpoint:
         ) from exc
 
     def _words(self, reason: str) -> str:
-        return say("No vectors from `{host}`: {reason}", host=self._host, reason=reason)
+        return say("`{path}` cannot be used: {reason}", path=self._host, reason=reason)
 
 
 def _why(exc: BaseException) -> str:
@@ -276,32 +268,27 @@ def _split(address: str) -> tuple[str, dict[str, str]]:
         del port  # requested, so that a wrong one is detected
         options = dict(urllib.parse.parse_qsl(fragment, keep_blank_values=True))
     except ValueError as exc:
-        raise SettingsError(
-            say("`{address}` is no address", address=_without_user(address)), _example()
-        ) from exc
-    shown = _without_user(address)
-    if parts.scheme not in ("http", "https") or not host:
-        raise SettingsError(say("`{address}` is no address", address=shown), _example())
+        raise _unusable(address) from exc
     if parts.username is not None or parts.password is not None:
         raise SettingsError(
-            say("`{address}` holds a name or a password", address=shown),
-            say("Put the key into the environment as `{name}`", name=KEY),
+            say("`{value}` is not valid", value=_without_user(address)), _key_hint()
         )
     url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path, parts.query, ""))
-    if parts.scheme == "http" and not _is_here(url):
-        raise SettingsError(
-            say("`{address}` is not encrypted", address=shown), say("Write `https://`")
-        )
-    for name in options.keys() - _OPTIONS:
-        raise SettingsError(
-            say("`{address}` has `{name}`, which does not exist", address=shown, name=name),
-            _example(),
-        )
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and _is_here(url))
+    if not host or not is_safe or options.keys() - _OPTIONS:
+        raise _unusable(address)
     return url, options
 
 
-def _example() -> str:
-    return say("Write `{value}`", value="https://HOST/v1/embeddings#model=NAME")
+def _unusable(address: str) -> SettingsError:
+    return SettingsError(
+        say("`{value}` is not valid", value=_without_user(address)),
+        say("Write `{value}`", value="https://HOST/v1/embeddings#model=NAME"),
+    )
+
+
+def _key_hint() -> str:
+    return say("Put the key into the environment as `{name}`", name=KEY)
 
 
 def _without_user(address: str) -> str:
@@ -330,10 +317,7 @@ def _number(options: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number <= MAX_DIMENSIONS:
-        raise SettingsError(
-            say("`{option}` needs a whole number, not `{value}`", option=name, value=text),
-            _example(),
-        )
+        raise _unusable(f"{name}={text}")
     return number
 
 

@@ -59,16 +59,14 @@ def find_onnx(folder: str) -> str | None:
         if len(names) == 1:
             return os.path.join(place, names[0])
         if names:
-            raise unusable(
-                folder,
-                say("it has several ONNX files"),
-                say("Call the one to use `{name}`", name="model.onnx"),
-            )
+            raise unusable(folder, say("it has no `{name}`", name="model.onnx"))
     return None
 
 
 class OnnxEmbedder:
     """Runs an ONNX model on the processor."""
+
+    hurrying = None
 
     def __init__(self, folder: str, *, tokens: int = MAX_TOKENS, threads: int = 0) -> None:
         """Open a model and run it on one text, so that an unusable one fails here.
@@ -97,7 +95,7 @@ class OnnxEmbedder:
         self._session = self._open(path)
         self._takes = {one.name for one in self._session.get_inputs()}
         if not {"input_ids", "attention_mask"} <= self._takes <= _INPUTS:
-            raise unusable(folder, say("its inputs are not those of a text model"))
+            raise unusable(folder, say("it gives no usable vectors"))
         self._dimensions = self._try()
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256")
@@ -130,7 +128,7 @@ class OnnxEmbedder:
         else:
             rows = [self._one(text) for text in texts]
         if any(len(row) != self._dimensions for row in rows):
-            raise ModelFailed(say("its output is no vector"))
+            raise ModelFailed(say("it gives no usable vectors"))
         made = self._np.array(rows, self._np.float32).reshape(len(rows), self._dimensions)
         return normalised(made, len(rows), self._dimensions, os.path.basename(self.folder))
 
@@ -144,7 +142,7 @@ class OnnxEmbedder:
             name = os.path.basename(path)
             reason = first_line(exc)
             raise unusable(
-                self.folder, say("`{name}` cannot be read ({reason})", name=name, reason=reason)
+                self.folder, say("`{path}` cannot be read: {reason}", path=name, reason=reason)
             ) from exc
 
     def _try(self) -> int:
@@ -154,9 +152,9 @@ class OnnxEmbedder:
         except ModelFailed as exc:
             raise unusable(self.folder, exc.message) from exc
         if not 0 < len(found) <= MAX_DIMENSIONS:
-            raise unusable(self.folder, say("its output is no vector"))
+            raise unusable(self.folder, say("it gives no usable vectors"))
         if not found.any():
-            raise unusable(self.folder, say("its vectors are nothing but zeros"))
+            raise unusable(self.folder, say("it gives no usable vectors"))
         return len(found)
 
     def _one(self, text: str) -> Any:
@@ -172,15 +170,15 @@ class OnnxEmbedder:
         except Exception as exc:
             name, reason = os.path.basename(self.folder), first_line(exc)
             raise ModelFailed(
-                say("The model `{name}` cannot be run: {reason}", name=name, reason=reason),
-                say("Name another model in the setting `vectors`"),
+                say("`{path}` cannot be used: {reason}", path=name, reason=reason),
+                say("Name another model in the setting `embeddings`"),
             ) from exc
         # Exports name their outputs differently: what has two sides is pooled.
         for one in reversed(outputs):
             if one.ndim == 2 and one.shape[0] == 1:
                 return one[0]
         if not outputs or outputs[0].ndim != 3 or outputs[0].shape[:2] != table.shape:
-            raise ModelFailed(say("its output is no vector"))
+            raise ModelFailed(say("it gives no usable vectors"))
         return outputs[0][0].mean(axis=0)
 
 
@@ -210,7 +208,7 @@ def open_tokenizer(folder: str, limit: int) -> tuple[Any, int | None]:
     except BaseException as exc:  # a panic of the library's Rust is no Exception
         reason = first_line(exc)
         raise unusable(
-            folder, say("`{name}` cannot be read ({reason})", name="tokenizer.json", reason=reason)
+            folder, say("`{path}` cannot be read: {reason}", path="tokenizer.json", reason=reason)
         ) from exc
     return tokenizer, unknown
 
@@ -237,7 +235,7 @@ def read_table(folder: str, name: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as exc:
         reason = first_line(exc)
         raise unusable(
-            folder, say("`{name}` cannot be read ({reason})", name=name, reason=reason)
+            folder, say("`{path}` cannot be read: {reason}", path=name, reason=reason)
         ) from exc
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
@@ -251,6 +249,8 @@ _SAMPLED_ROW_COUNT = 256
 
 class StaticEmbedder:
     """Averages the vectors of tokens."""
+
+    hurrying = None
 
     def __init__(self, folder: str) -> None:
         """Open a model.
@@ -284,11 +284,11 @@ class StaticEmbedder:
         """Require a table row for every token of the tokenizer."""
         table, weights, mapping = self._table, self._weights, self._mapping
         if table is None or table.ndim != 2 or not 0 < table.shape[1] <= MAX_DIMENSIONS:
-            raise unusable(self.folder, say("it has no table of vectors"))
+            raise unusable(self.folder, say("it gives no usable vectors"))
         rows = table.shape[0]
         step = max(1, rows // _SAMPLED_ROW_COUNT)
         if not table[::step].any():
-            raise unusable(self.folder, say("its vectors are nothing but zeros"))
+            raise unusable(self.folder, say("it gives no usable vectors"))
         fits = rows >= tokens
         if mapping is not None:
             fits = mapping.ndim == 1 and mapping.dtype.kind == "i" and len(mapping) >= tokens
@@ -296,7 +296,7 @@ class StaticEmbedder:
         if weights is not None:
             fits = fits and weights.ndim == 1 and len(weights) >= tokens
         if not fits:
-            raise unusable(self.folder, say("its table and its tokenizer do not fit together"))
+            raise unusable(self.folder, say("it gives no usable vectors"))
 
     @property
     def id(self) -> str:
@@ -359,7 +359,7 @@ def read_tensors(path: str) -> dict[str, Any]:
         name = os.path.basename(path)
         raise unusable(
             os.path.dirname(path),
-            say("`{name}` cannot be read ({reason})", name=name, reason=exc),
+            say("`{path}` cannot be read: {reason}", path=name, reason=exc),
         ) from exc
 
 

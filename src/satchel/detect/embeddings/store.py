@@ -1,16 +1,14 @@
 """Persistent vectors of skills, with nearest-neighbour search.
 
 Vectors are stored beside the index. A skill is embedded once, and again when its texts change. A
-query uses the existing vectors and never waits: a skill without a vector has no score.
+skill without a vector has no score.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import threading
-import weakref
 from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from satchel._fs import locked, write_atomic
 from satchel._optional import require
 from satchel.detect.embeddings.base import EXTRA
-from satchel.errors import SatchelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -177,12 +174,8 @@ def save(folder: str, model: str, saved: SavedVectors) -> None:
                 os.unlink(os.path.join(folder, other))
 
 
-MAX_BACKGROUND_SKILLS = 32
-"""Between two checks for interpreter shutdown."""
 MAX_BATCH_SKILLS = 256
 MIN_FLUSH_SKILLS = 4_096
-EXIT_WAIT_S, EXIT_WAIT_REMOTE_S = 10.0, 0.5
-"""How long shutdown waits for the current chunk of a local and of a remote model."""
 LOCK_WAIT_S = 30.0
 _COSINE_DIGITS_COUNT = 6
 """Further digits depend on where a vector is stored."""
@@ -214,16 +207,10 @@ class VectorStore:
         self._lock = threading.RLock()
         self._state: tuple[SavedVectors, dict[str, PendingVector]] = (empty(), {})
         """Saved and pending vectors; both are replaced, never modified."""
-        self._waiting: dict[str, Sequence[str]] = {}
-        self._thread: threading.Thread | None = None
         self.changes = 0
         """Incremented with every change."""
-        self.is_damaged = False
-        """Whether damaged vectors were found and are being recreated."""
-        self.stopped = ""
-        """Why the last fill stopped, as a message; else empty."""
-        self._unwritten = ""
-        _STORES.add(self)
+        self.trouble = ""
+        """Why the last fill could not be written; else empty."""
         self.refresh()
 
     # --- reading ---
@@ -233,11 +220,6 @@ class VectorStore:
         saved, fresh = self._state
         old = sum(1 for key in fresh if key in saved.digests)
         return len(saved.digests) - old + sum(1 for entry in fresh.values() if entry.digest)
-
-    @property
-    def trouble(self) -> str:
-        """Why the last fill stopped or could not be written, as a message; else empty."""
-        return self.stopped or self._unwritten
 
     def refresh(self) -> None:
         """Read what other processes have written."""
@@ -332,7 +314,6 @@ class VectorStore:
         """Discard the saved vectors; their skills are missing again."""
         with self._lock:
             self._state = (empty()._replace(mark=mark_of(self._folder)), self._state[1])
-            self.is_damaged = True
             self.changes += 1
 
     # --- filling ---
@@ -356,11 +337,11 @@ class VectorStore:
         Raises:
             ModelFailed: the model cannot be run or reached; what was made until then is kept.
         """
-        self._unwritten = self.stopped = ""
+        self.trouble = ""
         self.refresh()
         self._forget(gone)
         wanted = list(texts)
-        new = wanted if rebuild else self._changed(wanted)
+        new = wanted if rebuild else self.changed(wanted)
         kept = len(wanted) - len(new)
         try:
             for begin in range(0, len(new), MAX_BATCH_SKILLS):
@@ -370,69 +351,8 @@ class VectorStore:
         finally:
             self._flush()
 
-    def fill_in_background(self, texts: Iterable[Texts], gone: Iterable[str] = ()) -> None:
-        """Embed in the background; queries see vectors as they are made.
-
-        Shutdown waits briefly for the current chunk and keeps the vectors made so far.
-        """
-        self._forget(gone)
-        with self._lock:
-            self._waiting.update(texts)
-            if not self._waiting or self._thread is not None:
-                return
-            self._unwritten = self.stopped = ""
-            # A daemon thread: a server that hangs must not prevent shutdown.
-            thread = threading.Thread(target=self._work, name="satchel-vectors", daemon=True)
-            try:
-                thread.start()  # it waits for our lock
-            except RuntimeError:  # the program is ending
-                return
-            self._thread = thread
-
-    @property
-    def is_filling(self) -> bool:
-        """Whether the background thread is running."""
-        return self._thread is not None
-
-    def end(self) -> None:
-        """Stop the background thread at shutdown; vectors made so far are kept."""
-        with self._lock:
-            self._waiting.clear()
-            thread = self._thread
-        if thread is not None:
-            is_remote = hasattr(self.embedder, "hurrying")
-            thread.join(EXIT_WAIT_REMOTE_S if is_remote else EXIT_WAIT_S)
-            self._flush()
-
-    def _work(self) -> None:
-        while self._step():
-            pass
-
-    def _step(self) -> bool:
-        """Embed one chunk in the background; return whether there are more."""
-        with self._lock:
-            chunk = [
-                (key, self._waiting[key]) for key in list(self._waiting)[:MAX_BACKGROUND_SKILLS]
-            ]
-        try:
-            self._add(self._changed(chunk))
-        except Exception as exc:  # noqa: BLE001 - an embedder of the user's own may raise anything
-            # The server may be unavailable; the next fill retries.
-            is_ours = isinstance(exc, SatchelError)
-            self.stopped = exc.message if is_ours else f"{type(exc).__name__}: {exc}"
-            with self._lock:
-                self._waiting.clear()
-        with self._lock:
-            for key, texts in chunk:
-                if self._waiting.get(key) is texts:
-                    del self._waiting[key]
-            if self._waiting:
-                return True
-            self._flush()
-            self._thread = None
-            return False
-
-    def _changed(self, texts: Sequence[Texts]) -> list[Texts]:
+    def changed(self, texts: Iterable[Texts]) -> list[Texts]:
+        """Return the skills whose texts are not embedded."""
         return [one for one in texts if self._digest_of(one[0]) != _digest(one[1])]
 
     def _add(self, texts: Sequence[Texts]) -> None:
@@ -478,16 +398,13 @@ class VectorStore:
                     save(self._folder, self.embedder.id, join(self._state[0], fresh))
                     self._state = (load(self._folder, self.embedder.id), {})
             except (OSError, VectorsDamaged) as exc:
-                self._unwritten = getattr(exc, "strerror", "") or str(exc)
+                self.trouble = getattr(exc, "strerror", "") or str(exc)
                 return
-            self.is_damaged = False
             self.changes += 1
 
     def _forget(self, keys: Iterable[str]) -> None:
         with self._lock:
             gone = {key: PendingVector("", None) for key in keys if self._digest_of(key)}
-            for key in gone:
-                self._waiting.pop(key, None)
             if gone:
                 self._keep(gone)
 
@@ -504,12 +421,3 @@ def _digest(texts: Sequence[str]) -> str:
         data = text.encode("utf-8", "surrogatepass")
         state.update(len(data).to_bytes(8, "little") + data)
     return state.hexdigest()
-
-
-_STORES: weakref.WeakSet[VectorStore] = weakref.WeakSet()
-
-
-@atexit.register
-def _end_all() -> None:
-    for store in list(_STORES):
-        store.end()

@@ -2,12 +2,13 @@
 
 A few changed skills are indexed immediately. More are left to a thread, and the caller gets the old
 index and the skills that it does not contain yet. The thread commits after every few thousand
-skills, so a process that ends early leaves the rest to the next one. One process writes at a time.
+skills and when the process ends, so the next one only does the rest. One process writes at a time.
 A change by another process is visible in the index version before the next search.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import threading
@@ -34,11 +35,8 @@ rebuilt."""
 
 MIN_TANTIVY_SKILLS = 250
 """From this size tantivy is faster than plain Python."""
-MAX_UNUSED_S = 90 * 86_400.0
-"""For indexes of other projects."""
 
 _ENGINE_FOLDER = re.compile(r"(memory|fts5|tantivy)-(\d+)")
-_PROJECT_FOLDER = re.compile("[0-9a-f]{16}")
 
 
 def choose_engine(folder: str | None, count: int) -> str:
@@ -93,33 +91,6 @@ def remove_indexes(folder: str, engine: str = "") -> None:
         is_replaced = found[1] == "memory" and engine != "memory"
         if not engine or int(found[2]) < FORMAT_VERSION or is_replaced:
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-
-
-def remove_unused(root: str) -> None:
-    """Remove the index folders of projects in `root` that were not used for 90 days."""
-    import shutil
-
-    oldest = time.time() - MAX_UNUSED_S
-    for name in os.listdir(root) if os.path.isdir(root) else ():
-        folder = os.path.join(root, name)
-        if _PROJECT_FOLDER.fullmatch(name) and _last_use(folder) < oldest:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def mark_used(folder: str) -> None:
-    """Mark an index as used; `remove_unused` reads the folder's mtime."""
-    from contextlib import suppress
-
-    with suppress(OSError):
-        os.utime(folder)
-
-
-def _last_use(folder: str) -> float:
-    try:
-        inner = [one.path for one in os.scandir(folder)]
-        return max(os.stat(path).st_mtime for path in (folder, *inner))
-    except OSError:
-        return time.time()
 
 
 MAX_INLINE_SKILLS = 64
@@ -260,12 +231,12 @@ class IndexSync:
         except TimeoutError as exc:
             raise Conflict(
                 say("Another process is writing the index"),
-                say("Wait until it is done, then run `satchel index` again"),
+                say("Try again"),
             ) from exc
         except OSError as exc:
             raise Refused(
                 say("The index cannot be written: {reason}", reason=_reason(exc)),
-                say("Make the cache folder writable: `{path}`", path=self.folder or ""),
+                say("Check the permissions"),
             ) from exc
 
     def _stop_thread(self) -> None:
@@ -303,7 +274,6 @@ class IndexSync:
                     progress(done, len(todo))
 
             index.update(map(self._row, todo), gone, report)
-        self._remove_unused()
         with self._lock:
             return self._finish(index, skills)
 
@@ -350,6 +320,7 @@ class IndexSync:
                 )
                 thread.start()  # it waits for our lock
                 self._thread = thread
+                atexit.register(self._stop_thread)  # saves what was read
         except Exception as exc:  # noqa: BLE001 - a search works without an index; the note contains the reason
             if (
                 self.folder is not None
@@ -401,18 +372,17 @@ class IndexSync:
     def _note(self, count: int, left: int) -> str:
         if self._error or self._unkept:
             reason = self._error or self._unkept
-            return say("The index of skills cannot be kept: {reason}", reason=reason)
+            return say("The index cannot be written: {reason}", reason=reason)
         if left:
             return say(
-                "The index of skills is being built: {done} of {count} are in it",
+                "The index is being built: {done} of {count} skills",
                 done=f"{count - left:,}",
                 count=f"{count:,}",
             )
         if self._unread:
             path, reason = next(iter(self._unread.items()))
             return say(
-                "Skills that could not be read and are found by their description alone: {count}, "
-                "such as `{path}` ({reason})",
+                "{count} skills could not be read, such as `{path}` ({reason})",
                 count=len(self._unread),
                 path=path,
                 reason=reason,
@@ -448,13 +418,13 @@ class IndexSync:
         while True:
             end = at + batch
             if todo[at:end] or gone:
-                index.update(map(self._row, todo[at:end]), gone)
+                rows = (self._row(skill) for skill in todo[at:end] if not self._stopping)
+                index.update(rows, gone)
             with self._lock:
                 if self._stopping or self._index is not index:
                     return
                 self._error = ""
                 if end >= len(todo):
-                    self._remove_unused()
                     self._finish(index, skills)
                     return
                 if id(skills) in self._seen:
@@ -483,8 +453,6 @@ class IndexSync:
             return index
         self._index = open_index(self.folder, self._largest)
         self._seen = {}
-        if self.folder is not None:
-            mark_used(self.folder)
         return self._index
 
     def _finish(self, index: FieldIndex, skills: tuple[Skill, ...]) -> _KnownSkills:
@@ -493,10 +461,6 @@ class IndexSync:
         if self.folder is not None:
             remove_indexes(self.folder, index.engine)
         return self._remember(skills, (), index.version())
-
-    def _remove_unused(self) -> None:
-        if self.folder is not None:
-            remove_unused(os.path.dirname(os.path.dirname(self.folder)))
 
     def _writing(self, patience: float) -> AbstractContextManager[None]:
         if self.folder is None:

@@ -1,1 +1,1 @@
-"""Drawings of plans: `layout` places boxes, `svg` writes SVG and Mermaid, `labels` the texts."""
+"""Drawings of plans: `layout` places boxes, `svg` writes SVG, `labels` the texts."""

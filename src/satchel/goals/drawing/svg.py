@@ -1,4 +1,4 @@
-"""SVG and Mermaid drawings of plans.
+"""SVG drawings of plans.
 
 A standalone SVG has no scripts, fonts or links, and follows the reader's light or dark theme.
 `to_inline_svg` is for pages: without colours and fonts, every box a link. Texts of a plan are
@@ -281,54 +281,3 @@ def _allowed(code: int) -> bool:
     if 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069 or 0x7F <= code <= 0x9F:
         return False
     return 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or 0x10000 <= code <= 0x10FFFF
-
-
-_CLASSES = {
-    "waiting": "stroke-dasharray:4 3",
-    "running": "stroke:#0969da,stroke-width:2px",
-    "asking": "stroke:#bf8700,stroke-width:2px",
-    "done": "stroke:#1a7f37,stroke-width:2px",
-    "failed": "stroke:#cf222e,stroke-width:2px",
-    "skipped": "stroke:#8c959f,stroke-dasharray:4 3",
-    "cancelled": "stroke:#8c959f",
-}
-"""Borders only: the page's theme fills the boxes."""
-_SHAPES = {"human": ("{{", "}}"), "tool": ("[[", "]]"), "skill": ("(", ")")}
-"""Type of a step -> shape of its box; a model's is a plain one."""
-
-
-def to_mermaid(plan: Plan, report: GoalReport | None = None) -> str:
-    """Write a plan, or a goal with its current states, as a Mermaid flowchart."""
-    texts = labels(plan, report)
-    names = {step.id: f"s{number}" for number, step in enumerate(plan.steps, 1)}
-    lines = ["flowchart TD"]
-    for step in plan.steps:
-        opens, closes = _SHAPES.get(step.action_type, ("[", "]"))
-        label = texts[step.id]
-        state = f":::{label.state}" if label.state else ""
-        lines.append(f'    {names[step.id]}{opens}"{_mermaid_words(label)}"{closes}{state}')
-    lines += [
-        f"    {names[need]} --> {names[step.id]}"
-        for step in plan.steps
-        for need in needs_of(step)
-        if need in names
-    ]
-    used = {label.state for label in texts.values()}
-    lines += [
-        f"    classDef {state} {css_class}"
-        for state, css_class in _CLASSES.items()
-        if state in used
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _mermaid_words(label: Label) -> str:
-    mark = f"{MARKS[label.state]} " if label.state else ""
-    parts = (f"{mark}{label.title}", label.kind, label.taken)
-    return "<br>".join(_mermaid_text(part) for part in parts if part)
-
-
-def _mermaid_text(text: str) -> str:
-    """Escape `text` for a label: markup characters become numbered entities."""
-    line = "".join(char for char in " ".join(text.split()) if char.isprintable())
-    return "".join(f"#{ord(char)};" if char in '#"&<>`\\*_[]{}()|;%' else char for char in line)

@@ -59,7 +59,8 @@ AT_REST: frozenset[str] = OVER | {"asking"}
 def goal_missing(goal_id: str) -> NotFound:
     """Error: there is no such goal."""
     return NotFound(
-        say("There is no goal `{goal}`", goal=goal_id), say("Run `satchel goal list` to see them")
+        say("There is no goal `{goal}`", goal=goal_id),
+        say("Run `{command}`", command="satchel goal list"),
     )
 
 
@@ -67,7 +68,7 @@ def goal_running(goal_id: str) -> Conflict:
     """Error: a running goal cannot be started again."""
     return Conflict(
         say("Goal `{goal}` is running", goal=goal_id),
-        say("Wait for it, or run `satchel goal cancel {goal}`", goal=goal_id),
+        say("Wait for it, or run `{command}`", command=f"satchel goal cancel {goal_id}"),
     )
 
 
@@ -75,19 +76,15 @@ def goal_cancelled(goal_id: str) -> Conflict:
     """Error: `resume` does not continue a cancelled goal."""
     return Conflict(
         say("Goal `{goal}` was cancelled", goal=goal_id),
-        say("Go on with it: `satchel goal retry {goal}`", goal=goal_id),
+        say("Run `{command}`", command=f"satchel goal retry {goal_id}"),
     )
 
 
 def goal_damaged(goal_id: str) -> Conflict:
     """Error: a goal with an unreadable journal does not run again."""
     return Conflict(
-        say("The journal of goal `{goal}` is damaged", goal=goal_id),
-        say(
-            "Run `satchel goal show {goal}` to see where, and `satchel goal remove {goal}` to "
-            "use the id again",
-            goal=goal_id,
-        ),
+        say("`{path}` is damaged", path=goal_id),
+        say("Run `{command}`", command=f"satchel goal remove {goal_id}"),
     )
 
 
@@ -102,10 +99,8 @@ def plan_conflict(goal_id: str) -> Conflict:
 def goal_not_over(goal_id: str, state: str) -> Conflict:
     """Error: only a goal that is over can be removed."""
     return Conflict(
-        say("Goal `{goal}` waits for a person", goal=goal_id)
-        if state == "asking"
-        else say("Goal `{goal}` is not over", goal=goal_id),
-        say("Run `satchel goal cancel {goal}` first", goal=goal_id),
+        say("Goal `{goal}` is not over: {state}", goal=goal_id, state=state),
+        say("Run `{command}`", command=f"satchel goal cancel {goal_id}"),
     )
 
 
@@ -116,7 +111,7 @@ def engine_not_open() -> Refused:
 
 def no_runner() -> Refused:
     """Error: this engine has no runner."""
-    return Refused(say("Nobody here can do the steps of goals"), say("Give the engine a runner"))
+    return Refused(say("This engine has no runner"), say("Give the engine a runner"))
 
 
 class Engine(Protocol):

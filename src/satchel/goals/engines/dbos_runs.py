@@ -151,10 +151,7 @@ class DbosRun(NamedTuple):
         if self.status == "SUCCESS":
             return unpack_messages(cast("Any", self.row.output or {})).get("reason", "")
         if self.set_aside:
-            return say(
-                "Its workers died {count} times; `satchel goal resume` tries again",
-                count=self.deaths,
-            )
+            return say("Its process is gone; `satchel goal resume` goes on with it")
         if self.cancel_requested_at and self.is_active:
             return say("It was told to stop; its worker ends the step first")
         if self.status == "ERROR":
@@ -265,7 +262,7 @@ class DbosRuns:
         """
         found = self._client.list_workflows(workflow_ids=[run], load_output=False)
         if not found:
-            raise NotFound(say("There is no run `{run}`", run=run))
+            raise NotFound(say("There is no goal `{goal}`", goal=run))
         return _run(found[0]).order
 
     def results(self, run: str) -> dict[str, StepResult]:
@@ -313,7 +310,7 @@ class DbosRuns:
             for name in running_steps(order.goal.plan, results):
                 results[name] = StepResult(name, "running")
             if not self._store.is_alive(run.worker):
-                reason = say("Its worker is gone; the next one goes on with it")
+                reason = say("Its process is gone; `satchel goal resume` goes on with it")
         report = report_of(
             order.goal,
             results,

@@ -13,8 +13,8 @@ from satchel._fs import make_private
 from satchel._optional import require
 from satchel.errors import InvalidInput
 from satchel.goals.artifacts import artifact_name, digest_of, split_name, verify
+from satchel.goals.database_errors import database_failed
 from satchel.goals.model import Answer
-from satchel.goals.postgres_errors import database_failed
 from satchel.goals.reports import pack, unpack
 from satchel.i18n import say
 
@@ -64,9 +64,9 @@ def database_url(database: str) -> str:
         return database
     if "://" in database:
         raise InvalidInput(
-            say("Goals are kept in SQLite or PostgreSQL, not in `{database}`",
-                database=database.partition("://")[0]),
-            say("Give the path of a file, or `postgresql://…`"),
+            say("`{value}` is not valid",
+                value=database.partition("://")[0]),
+            say("Write `dbos:sqlite:///FILE` or `dbos:postgresql://USER@HOST/NAME`"),
         )  # fmt: skip
     return f"sqlite:///{os.path.abspath(database)}"
 
@@ -267,7 +267,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     """Configure a connection to a file, for DBOS too."""
     import sqlite3
 
-    from satchel.goals.postgres_errors import write_ahead
+    from satchel.goals.database_errors import write_ahead
 
     connection.isolation_level = "IMMEDIATE"
     connection.execute("PRAGMA busy_timeout=30000")

@@ -45,23 +45,35 @@ def open_engine(
         MissingExtra: its extra is not installed.
         SettingsError: its settings cannot be used.
     """
-    chosen = name or settings.engine
+    chosen, address = chosen_engine(settings, name)
     if chosen == "dbos":
         require("dbos", "dbos")
         from satchel.goals.engines.dbos import DbosEngine
 
-        return DbosEngine(runner, database_url(settings), only=(only,) if only else None)
+        return DbosEngine(runner, database_url(settings, address), only=(only,) if only else None)
     if chosen == "temporal":
         require("temporalio", "temporal")
         from satchel.goals.engines.temporal import TemporalEngine
 
-        address, namespace, queue = temporal_address(settings)
+        host, namespace, queue = temporal_address(address)
         folder = os.path.join(goals_folder(settings), "artefacts")
-        made = TemporalEngine(runner, folder, address=address, namespace=namespace, queue=queue)
+        made = TemporalEngine(runner, folder, address=host, namespace=namespace, queue=queue)
         return cast("Engine", made)
     from satchel.goals.engines.local import LocalEngine
 
     return LocalEngine(runner, folder=local_folder(settings))
+
+
+def chosen_engine(settings: Settings, given: str | None = None) -> tuple[str, str]:
+    """Name and address of an engine; without an address, that of the setting `engine`.
+
+    Args:
+        settings: The settings.
+        given: `NAME` or `NAME:ADDRESS`; the setting `engine` when None.
+    """
+    name, _, address = (given or settings.engine).partition(":")
+    usual, _, known = settings.engine.partition(":")
+    return name, address or (known if name == usual else "")
 
 
 def goals_folder(settings: Settings) -> str:
@@ -71,10 +83,7 @@ def goals_folder(settings: Settings) -> str:
         SettingsError: there is no state folder.
     """
     if not settings.paths.state:
-        raise SettingsError(
-            say("There is no folder to keep goals in: `HOME` is not set"),
-            say("Set the variable: `export {variable}=…`", variable="SATCHEL_HOME"),
-        )
+        raise SettingsError(say("There is no home folder"), say("Set `HOME` or `SATCHEL_HOME`"))
     os.makedirs(settings.paths.state, mode=0o700, exist_ok=True)
     return settings.paths.state
 
@@ -95,43 +104,29 @@ def local_folder(settings: Settings) -> str:
     return folder
 
 
-def other_projects(settings: Settings) -> dict[str, str]:
-    """Path of each other project with goals of `local` -> the folder of its goals."""
-    found: dict[str, str] = {}
-    with os.scandir(goals_folder(settings)) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            try:
-                with open(os.path.join(entry.path, _PROJECT_FILE), "rb") as stream:
-                    project = stream.read(4096).decode("utf-8", "replace")
-            except OSError:  # no folder of goals
-                continue
-            if project != os.path.realpath(settings.project):
-                found[project] = entry.path
-    return found
-
-
 def _project_name(settings: Settings) -> str:
     from hashlib import sha256
 
     return sha256(os.path.realpath(settings.project).encode()).hexdigest()[:12]
 
 
-def database_url(settings: Settings) -> str:
-    """The address of the database of `dbos`.
+def database_url(settings: Settings, url: str = "") -> str:
+    """The address of the database of `dbos`; a file of the project when none is given.
 
     Raises:
         SettingsError: DBOS does not support it.
     """
-    url = settings.database
     if not url:
         # One per project: a process that opens it runs the waiting steps with the skills of its own
         # project.
         name = f"goals-{_project_name(settings)}.sqlite"
         return f"sqlite:///{os.path.join(goals_folder(settings), name)}"
     if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
+        from satchel.goals.database_errors import without_password
+
         raise SettingsError(
-            say("`database` is no address of a SQLite file or of PostgreSQL"),
-            say("Write `sqlite:///FILE` or `postgresql://USER@HOST/NAME`"),
+            say("`{value}` is not valid", value=without_password(url)),
+            say("Write `dbos:sqlite:///FILE` or `dbos:postgresql://USER@HOST/NAME`"),
         )
     return url
 
@@ -142,23 +137,23 @@ def is_shared(settings: Settings, engine: str | None) -> bool:
     Then a command only submits and reports: otherwise it would run steps of other users' goals with
     the skills and approvals of the current user.
     """
-    chosen = engine or settings.engine
-    return chosen == "temporal" or (chosen == "dbos" and settings.database.startswith("postgres"))
+    chosen, address = chosen_engine(settings, engine)
+    return chosen == "temporal" or (chosen == "dbos" and address.startswith("postgres"))
 
 
-def temporal_address(settings: Settings) -> tuple[str, str, str]:
+def temporal_address(text: str) -> tuple[str, str, str]:
     """Address, namespace and queue of the Temporal server; the first two may be empty.
 
     Raises:
-        SettingsError: the setting is malformed.
+        SettingsError: the text is malformed.
     """
-    if not settings.temporal:
+    if not text:
         return "", "", QUEUE
-    address, *rest = settings.temporal.split("/")
+    address, *rest = text.split("/")
     if not address or len(rest) > 2 or not all(rest):
         raise SettingsError(
-            say("`temporal` is `{value}`", value=settings.temporal),
-            say("Write `HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out"),
+            say("`{value}` is not valid", value=text),
+            say("Write `temporal:HOST:PORT/NAMESPACE/QUEUE`; the last two may be left out"),
         )
     namespace, queue = (*rest, *("default", QUEUE)[len(rest) :])
     return address if ":" in address else f"{address}:{_TEMPORAL_PORT}", namespace, queue
@@ -197,8 +192,8 @@ def resume_in_background(
         options: Options of `satchel goal resume`: `--engine`, `--model`, `--allow-tools`.
         project: The folder of the project; the one of the settings when empty.
     """
-    engine = options[options.index("--engine") + 1] if "--engine" in options else settings.engine
-    if engine == "local":
+    given = options[options.index("--engine") + 1] if "--engine" in options else None
+    if chosen_engine(settings, given)[0] == "local":
         log = os.path.join(local_folder(settings), "goals", goal_id, "log.txt")
     else:
         folder = os.path.join(goals_folder(settings), "goal-logs")

@@ -22,6 +22,7 @@ from satchel.goals.engines.base import (
     goal_missing,
     goal_not_over,
     goal_running,
+    no_runner,
     plan_conflict,
     watch_reports,
 )
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
         StepEvent,
         StepRunner,
     )
-
-MAX_ENDED_GOALS = 10_000
 
 
 class GoalStore:
@@ -125,21 +124,6 @@ class GoalStore:
         if record.journal is not None:
             record.journal.unlock()
             self.loaded.pop(record.goal.id, None)
-
-    def evict(self, ended: LocalGoal) -> list[str]:
-        """Remove the oldest ended goals from memory. Returns their ids."""
-        if self.folder:
-            return []
-        gone: list[str] = []
-        self.loaded[ended.goal.id] = self.loaded.pop(ended.goal.id, ended)
-        if len(self.loaded) <= MAX_ENDED_GOALS + MAX_ENDED_GOALS // 10:
-            return gone
-        for name in [name for name, record in self.loaded.items() if record.is_evictable()]:
-            if len(self.loaded) <= MAX_ENDED_GOALS:
-                break
-            del self.loaded[name]
-            gone.append(name)
-        return gone
 
     def ids(self, before: float | None = None) -> list[str]:
         """Ids of all goals, or of those submitted before a time, newest first."""
@@ -380,10 +364,7 @@ class LocalEngine:
         """Run a goal here; without a runner it stays in its journal, to be resumed."""
         if self._context is None:
             if record.journal is None:
-                raise Refused(
-                    say("Nobody here can do the steps of `{goal}`", goal=record.goal.id),
-                    say("Give the engine a runner"),
-                )
+                raise no_runner()
             record.state = "queued"
             self._store.unlock(record)
             return
@@ -441,15 +422,12 @@ class LocalEngine:
             if task.cancelled():
                 # A closed engine leaves goals in a folder unchanged, to be resumed.
                 if record.cancelled or record.journal is None:
-                    why = "" if record.cancelled else Message("The engine was closed")
+                    why = "" if record.cancelled else Message("The engine is not open")
                     self._close(record, "cancelled", why)
             elif (exc := task.exception()) is not None:
                 self._close(record, "failed", f"{type(exc).__name__}: {exc}")
         finally:
             self._store.unlock(record)
-            for name in self._store.evict(record):
-                if isinstance(self.artifacts, MemoryArtifacts):
-                    self.artifacts.drop(name)
 
     @staticmethod
     def _close(record: LocalGoal, state: GoalState, reason: str) -> None:

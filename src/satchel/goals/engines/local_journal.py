@@ -346,10 +346,6 @@ class LocalGoal:
         notes = self.progress.tries.get(event.step, ())
         self.progress.tries[event.step] = (*notes, event.text)
 
-    def is_evictable(self) -> bool:
-        """Whether it may be removed from memory."""
-        return self.task is None and self.state in OVER
-
     def has_new_answer(self) -> bool:
         """Whether a step that asks was answered meanwhile."""
         return self.state == "asking" and any(

@@ -24,7 +24,7 @@ from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from satchel._optional import require
-from satchel.errors import Conflict, NotFound, ServerFailed
+from satchel.errors import NotFound, ServerFailed
 from satchel.goals import approvals
 from satchel.goals.artifacts import FolderArtifacts, MemoryArtifacts, digest_of
 from satchel.goals.engines import temporal_messages as wire
@@ -139,8 +139,8 @@ def translate_errors(
             return await method(self, *args, **kwargs)
         except RPCError as exc:
             raise ServerFailed(
-                say("Temporal's server does not do it: {why}", why=exc.message or exc.status.name),
-                say("Look whether it runs, and whether address and namespace are right"),
+                say("Temporal's server failed: {why}", why=exc.message or exc.status.name),
+                say("Start it, or correct its address in the setting `engine`"),
             ) from exc
 
     return outer
@@ -180,10 +180,7 @@ async def connect(address: str, namespace: str, given: Client | None = None) -> 
     except (RuntimeError, RPCError) as exc:
         raise ServerFailed(
             say("There is no Temporal server at `{address}`", address=options["target_host"]),
-            say(
-                "Start it (`temporal server start-dev`), or say where it is: by the setting "
-                "`temporal`, or `TEMPORAL_ADDRESS`"
-            ),
+            say("Start it, or correct its address in the setting `engine`"),
         ) from exc
 
 
@@ -282,7 +279,7 @@ class TemporalEngine:
             if found and _is_taken(found):
                 break  # otherwise the ended workflow is a tombstone
         if found is None or found.workflow_type == wire.FORGOTTEN:
-            raise _being_removed(goal.id)
+            raise goal_not_over(goal.id, "removed")
         memo: Mapping[str, Any] = await found.memo()
         if mark not in {memo.get("plan"), memo.get("first")}:
             raise plan_conflict(goal.id)
@@ -417,7 +414,7 @@ class TemporalEngine:
             found = await self._described(goal_id)
             if found is not None and found.workflow_type == wire.WORKFLOW:
                 raise goal_not_over(goal_id, "running") from None
-            raise _being_removed(goal_id) from None
+            raise goal_not_over(goal_id, "removed") from None
         self._changed_at[goal_id] = time.monotonic()
         try:
             query = f"WorkflowId = '{goal_id}' AND WorkflowType = '{wire.WORKFLOW}'"
@@ -451,9 +448,8 @@ class TemporalEngine:
         async def current() -> GoalReport:
             if self._worker is not None and self._working is not None and self._working.done():
                 raise ServerFailed(
-                    say("The worker of this process broke down: {why}",
-                        why=self._working.exception()),
-                    say("Look at the log, then start it again"),
+                    say("Temporal's server failed: {why}", why=self._working.exception()),
+                    say("Try again"),
                 )  # fmt: skip
             return await self.report(goal_id)
 
@@ -580,7 +576,7 @@ class TemporalEngine:
             await self._handle(run).result(follow_runs=False)  # it ended just now
             return await self._inspect(goal_id)
         if ended:
-            reason = "" if ended == "cancelled" else say("Its workflow failed")
+            reason = "" if ended == "cancelled" else say("Its workflow failed: {why}", why="")
         report = report_of(
             task.goal,
             {**task.known, **unpack_results(progress["results"])},
@@ -604,9 +600,9 @@ class TemporalEngine:
             if exc.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNAUTHENTICATED}:
                 raise
             if run.raw_description.pending_workflow_task.attempt <= MAX_TASK_ATTEMPTS:
-                return None, say("No worker answers: start one to see how far it is")
+                return None, say("No worker answers: start one")
             why = exc.message
-        return None, say("Its workflow cannot say how far it is: {why}", why=why[:500])
+        return None, say("Its workflow failed: {why}", why=why[:500])
 
     async def _task(self, run: WorkflowExecution) -> wire.Task:
         """The input of a run, from its first event."""
@@ -656,9 +652,3 @@ def _is_taken(found: WorkflowExecutionDescription) -> bool:
     """Whether an id is taken: by a goal, or by a removal in progress."""
     running = found.status == WorkflowExecutionStatus.RUNNING
     return running or found.workflow_type != wire.FORGOTTEN
-
-
-def _being_removed(goal_id: str) -> Conflict:
-    return Conflict(
-        say("Goal `{goal}` is being removed", goal=goal_id), say("Try again in a moment")
-    )

@@ -104,9 +104,13 @@ def plan(name: str, scope: Scope | None, project: str, *, remove: bool = False) 
             tomllib.loads(before or "") if toml else json.loads(before or "{}")
         )
         servers: dict[str, Any] = {**content.get(program.table, {})}
+        held = servers.pop(NAME, None)
+        after = f"{before}\n" if before else ""
+        if toml and wanted and held is None:
+            after += f"{_toml_table(program, wanted)}\n"
+            tomllib.loads(after)  # fails if `mcp_servers` is an inline table
     except (OSError, ValueError, AttributeError, TypeError) as exc:
         raise _by_hand(path, program, wanted) from exc
-    held = servers.pop(NAME, None)
     change = ConfigChange(program, path, before, before, scope)
     if held == wanted or (wanted and isinstance(held, dict) and {**held, **wanted} == held):
         return change
@@ -122,8 +126,10 @@ def plan(name: str, scope: Scope | None, project: str, *, remove: bool = False) 
                 words[:2] = words[1::-1]
             commands.append((tool, "mcp", "add", *options, NAME, *words))
         return change._replace(commands=tuple(commands))
-    if toml:
+    if toml and (wanted is None or held is not None):
         raise _by_hand(path, program, wanted)
+    if toml:
+        return change._replace(after=after)
     content[program.table] = servers if wanted is None else {**servers, NAME: wanted}
     return change._replace(after=json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
@@ -143,10 +149,7 @@ def apply(change: ConfigChange, project: str) -> str:
         return ""
     path = change.path
     if _read(path) != change.before:
-        raise Changed(
-            say("`{path}` was written since the change was made out", path=path),
-            say("Run the command again, and look at the difference anew"),
-        )
+        raise Changed(say("`{path}` changed meanwhile", path=path), say("Try again"))
     mode = 0o600 if change.scope == "user" else 0o644
     try:
         if change.before is not None:
@@ -157,7 +160,7 @@ def apply(change: ConfigChange, project: str) -> str:
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=path, reason=exc.strerror or exc),
-            say("Make the file and its folder writable, and try again"),
+            say("Check the permissions"),
         ) from exc
     return path + BACKUP if change.before is not None else ""
 
@@ -181,16 +184,13 @@ def _path(program: McpClient, scope: Scope, project: str) -> str:
     if scope == "user":
         return os.path.realpath(os.path.join(os.path.expanduser("~"), program.user))
     if not program.project:
-        raise InvalidInput(
-            say("{program} has no configuration for a project", program=program.title),
-            say("Leave out `--scope`"),
-        )
+        text = say("{program} has no configuration for a project", program=program.title)
+        raise InvalidInput(text, say("Leave out `--scope`"))
     folder = os.path.abspath(project)
     path = os.path.join(folder, program.project)
     if not is_really_inside(path, folder):  # projects are untrusted
         raise Refused(
-            say("`{path}` leads outside the project", path=path),
-            say("Look at the link, or give `--scope user`"),
+            say("`{path}` leads outside the project", path=path), say("Leave out `--scope`")
         )
     return os.path.realpath(path) if os.path.islink(path) else path
 
@@ -202,14 +202,18 @@ def _read(path: str) -> str | None:
         return None
 
 
+def _toml_table(program: McpClient, wanted: dict[str, Any]) -> str:
+    rows = (f"{key} = {json.dumps(value)}" for key, value in wanted.items())
+    return "\n".join((f"[{program.table}.{NAME}]", *rows))
+
+
 def _by_hand(path: str, program: McpClient, wanted: dict[str, Any] | None) -> Refused:
     if wanted is None:
         hint = say("Remove `{name}` from `{table}` by hand", name=NAME, table=program.table)
-    elif path.endswith(".toml"):
-        rows = (f"{key} = {json.dumps(value)}" for key, value in wanted.items())
-        words = say("Change it by hand; the entry should be:")
-        hint = "\n".join((words, f"[{program.table}.{NAME}]", *rows))
     else:
-        words = say("Change it by hand; in `{table}` there should be:", table=program.table)
-        hint = f"{words}\n{json.dumps(NAME)}: {json.dumps(wanted, ensure_ascii=False)}"
+        rows = [json.dumps({program.table: {NAME: wanted}}, ensure_ascii=False)]
+        if path.endswith(".toml"):
+            rows = [f"[{program.table}.{NAME}]"]
+            rows += (f"{key} = {json.dumps(value)}" for key, value in wanted.items())
+        hint = "\n".join((say("Change it by hand:"), *rows))
     return Refused(say("Satchel edits plain JSON only, and not `{path}`", path=path), hint)

@@ -20,7 +20,6 @@ from satchel.integrations.mcp.skill_resources import (
     SkillResources,
     address,
 )
-from satchel.library.filtered import FilteredLibrary
 from satchel.library.snapshot import Filter
 from satchel.satchel import Satchel
 from satchel.tools.arguments import argument_names
@@ -179,12 +178,10 @@ class ClientView:
             remote: The client may be on another machine: it can read files of skills, not of the
                 project.
         """
-        library = satchel.library
-        if any(part.wanted):
-            library = FilteredLibrary(library, part.wanted)
+        library = satchel.library.filtered(part.wanted)
         # Tools of installed packages work on the project's files and belong to no skill.
         settings = satchel.settings._replace(packaged=False)
-        satchel = Satchel(library, settings, engine=satchel.engine)
+        satchel = Satchel(library, settings, runner=satchel.runner)
         self.name = part.name
         self.satchel = satchel
         self.library = library
@@ -208,7 +205,7 @@ class ClientView:
                     self.satchel.settings,
                     trace=self.satchel.trace,
                     detector=lambda: self.satchel.detector,
-                    engine=self.satchel.engine,
+                    runner=self.satchel.runner,
                     addresses=SkillFiles(self.library, self.served),
                 )
             return self._toolset
@@ -228,7 +225,7 @@ class ClientView:
             self.library,
             satchel.settings,
             detector=lambda: satchel.detector,
-            engine=satchel.engine,
+            runner=satchel.runner,
             gate=PermissionGate(satchel.trace, approve=True),
             loaded=LoadedSkills(self.library, deduplicate=False),
             toolset=self.toolset,
@@ -326,7 +323,7 @@ class ClientView:
         if kept is not None and kept[0] is skill.head:
             return kept[1]
         try:
-            names = argument_names(self.library.seals.read(skill).fields.get("arguments"))
+            names = argument_names(self.library.integrity.read(skill).fields.get("arguments"))
         except SatchelError:
             names = ()  # the error is reported when the prompt is requested
         self._names[skill.base_dir] = (skill.head, names)

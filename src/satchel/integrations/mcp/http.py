@@ -1,4 +1,4 @@
-"""The web server of the MCP server, with bearer tokens or those of an OAuth server.
+"""The web server of the MCP server, with bearer tokens.
 
 It listens on localhost and creates a token if none is given, since other users of the machine can
 connect too. On other addresses it requires tokens. Requests that a web page makes through its own
@@ -12,12 +12,6 @@ The table of clients:
     token-env = "LAPTOP_TOKEN"          # or token-file, or token-sha256
     include = ["pdf-*"]                 # and exclude, tags: as the settings of these names
     tools = false                       # the extension and prompts only
-
-    [clients.build]
-    subject = "ci@example.com"          # of a token that the OAuth server issued
-
-The issuer's keys are fetched by one request at a time and at most every half minute, even after
-errors: a token can name any key. A client whose key is known never waits.
 """
 
 from __future__ import annotations
@@ -27,7 +21,6 @@ import re
 import secrets
 import socket
 import sys
-import time
 from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -45,137 +38,14 @@ if TYPE_CHECKING:
 
     from satchel.satchel import Satchel
 
-ISSUER_TIMEOUT_S = 5.0
-ISSUER_TOTAL_TIMEOUT_S = 12.0
-KEY_REQUEST_INTERVAL_S = 30.0
-"""Between two requests for unknown keys."""
-KEY_REFRESH_S = 300.0
-"""Age at which known keys are fetched again."""
-MAX_KEY_AGE_S = 3_600.0
-"""Age up to which known keys are used while the issuer does not answer."""
-_MAX_METADATA_BYTES = 1 << 20
-
-
-class OAuth(NamedTuple):
-    """The OAuth server whose tokens are accepted."""
-
-    issuer: str
-    audience: str
-    keys: str = ""
-    """URL of its public keys; discovered through the issuer when empty."""
-    scopes: tuple[str, ...] = ()
-
-
-class IssuerKeys:
-    """The public keys of one issuer, by name."""
-
-    def __init__(self, oauth: OAuth) -> None:
-        self._oauth = oauth
-        self._keys_url = oauth.keys
-        self._known: dict[str, Any] = {}
-        self._fetched = 0.0
-        self._requested_at = 0.0
-        self._lock: Any = None
-
-    async def get(self, kid: str) -> Any:
-        """The key of that name; None when the issuer has none, or is unavailable."""
-        import anyio
-
-        if self._lock is None:
-            self._lock = anyio.Lock()
-        key = self._usable(kid)
-        if key is not None and (
-            self._age() < KEY_REFRESH_S or self._lock.locked() or not self._may_request()
-        ):
-            return key
-        if key is None and not self._lock.locked() and not self._may_request():
-            return None
-        async with self._lock:
-            if self._may_request():  # otherwise it was fetched while waiting
-                await self._request()
-        return self._usable(kid)
-
-    def _age(self) -> float:
-        return time.monotonic() - self._fetched if self._fetched else MAX_KEY_AGE_S
-
-    def _usable(self, kid: str) -> Any:
-        return self._known.get(kid) if self._age() < MAX_KEY_AGE_S else None
-
-    def _may_request(self) -> bool:
-        return (
-            not self._requested_at
-            or time.monotonic() - self._requested_at >= KEY_REQUEST_INTERVAL_S
-        )
-
-    async def _request(self) -> None:
-        import anyio
-        import anyio.to_thread
-
-        self._requested_at = time.monotonic()
-        found: dict[str, Any] | None = None
-        # Not in the threads that serve requests.
-        limiter = anyio.CapacityLimiter(1)
-        with anyio.move_on_after(ISSUER_TOTAL_TIMEOUT_S):
-            found = await anyio.to_thread.run_sync(
-                self._fetch, abandon_on_cancel=True, limiter=limiter
-            )
-        self._requested_at = time.monotonic()
-        if found is not None:
-            self._known, self._fetched = found, self._requested_at
-
-    def _fetch(self) -> dict[str, Any] | None:
-        """All keys, or None when they are unavailable: no response of an issuer raises."""
-        import jwt
-
-        try:
-            url = self._keys_url or self._find()
-            client = jwt.PyJWKClient(url, cache_jwk_set=False, timeout=ISSUER_TIMEOUT_S)
-            every = client.get_jwk_set().keys
-            keys = [key for key in every if key.public_key_use in {"sig", None}]
-        except Exception:  # noqa: BLE001 - see above
-            return None
-        if not keys:
-            return None
-        self._keys_url = url
-        return {str(key.key_id or f"\0{at}"): key for at, key in enumerate(keys)}
-
-    def _find(self) -> str:
-        import json
-        from urllib.parse import urlsplit
-        from urllib.request import urlopen
-
-        issuer = self._oauth.issuer.rstrip("/")
-        parts = urlsplit(issuer)
-        origin = f"{parts.scheme}://{parts.netloc}"
-        tries = (
-            f"{origin}/.well-known/oauth-authorization-server{parts.path}",
-            f"{issuer}/.well-known/openid-configuration",
-        )
-        for url in tries:
-            try:
-                with urlopen(url, timeout=ISSUER_TIMEOUT_S) as answer:  # noqa: S310 - an address the user gave
-                    found: Any = json.loads(answer.read(_MAX_METADATA_BYTES))
-            except (OSError, ValueError):
-                continue
-            if not isinstance(found, dict):
-                continue
-            table = cast("dict[str, Any]", found)
-            said, keys = table.get("issuer"), table.get("jwks_uri")
-            if isinstance(said, str) and isinstance(keys, str) and said.rstrip("/") == issuer:
-                return keys
-        raise OSError(f"{issuer} does not say where its keys are")
-
-
 MIN_TOKEN_CHARS = 16
 """A shorter token can be guessed."""
 _MAX_FILE_BYTES = 1 << 20
 _HEX = re.compile(r"[0-9a-f]{64}")
-_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 _KEYS = {
     "token-env",
     "token-file",
     "token-sha256",
-    "subject",
     "include",
     "exclude",
     "tags",
@@ -187,9 +57,8 @@ class Client(NamedTuple):
     """A client of the server."""
 
     part: ClientScope
-    digest: str = ""
-    """The hexadecimal SHA-256 of the token; empty for clients of an OAuth server."""
-    subject: str = ""
+    digest: str
+    """The hexadecimal SHA-256 of the token."""
     file: str = ""
 
 
@@ -204,7 +73,7 @@ def token_from(variable: str = "", file: str = "") -> str:
         token = os.environ.get(variable, "")
         if not token:
             raise NotFound(
-                say("The environment variable `{name}` is not set", name=variable),
+                say("Not set: {names}", names=variable),
                 say("Set it to a token of at least {least} characters", least=MIN_TOKEN_CHARS),
             )
     else:
@@ -212,12 +81,17 @@ def token_from(variable: str = "", file: str = "") -> str:
             token = read_plain(file, _MAX_FILE_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError) as exc:
             raise NotFound(
-                say("The file `{path}` cannot be read", path=file), say("Write a token into it")
+                say(
+                    "`{path}` cannot be read: {reason}",
+                    path=file,
+                    reason=getattr(exc, "strerror", "") or say("it is not text"),
+                ),
+                say("Set it to a token of at least {least} characters", least=MIN_TOKEN_CHARS),
             ) from exc
     if len(token) < MIN_TOKEN_CHARS:
         raise InvalidInput(
             say("The token has less than {least} characters", least=MIN_TOKEN_CHARS),
-            say("Make one with `{command}`", command="openssl rand -hex 32"),
+            say("Run `{command}`", command="openssl rand -hex 32"),
         )
     return sha256(token.encode()).hexdigest()
 
@@ -239,59 +113,57 @@ def read_clients(path: str) -> list[Client]:
     """
     import tomllib
 
+    hint = say("Begin it with `{line}`", line="[clients.NAME]")
     try:
         table = tomllib.loads(read_plain(path, _MAX_FILE_BYTES).decode())
     except OSError as exc:
-        raise NotFound(
-            say("The file `{path}` cannot be read", path=path), say("Give a table of clients")
-        ) from exc
+        words = say(
+            "`{path}` cannot be read: {reason}",
+            path=path,
+            reason=getattr(exc, "strerror", "") or say("it is not text"),
+        )
+        raise NotFound(words, hint) from exc
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise SettingsError(
-            say("`{path}` is not TOML: {reason}", path=path, reason=exc), ""
-        ) from exc
+        words = say("`{path}` cannot be used: {reason}", path=path, reason=exc)
+        raise SettingsError(words, hint) from exc
     rows = cast("Mapping[str, Any]", table.get("clients"))
     if set(table) != {"clients"} or not isinstance(rows, dict) or not rows or "" in rows:
-        raise SettingsError(
-            say("`{path}` has no table of clients", path=path),
-            say("Begin it with `{line}`", line="[clients.NAME]"),
-        )
+        raise SettingsError(say("`{path}` has no table of clients", path=path), hint)
     folder = os.path.dirname(os.path.abspath(path))
     found = [_client(name, row, folder) for name, row in rows.items()]
-    digests = [one.digest for one in found if one.digest]
+    digests = [one.digest for one in found]
     if len(set(digests)) != len(digests):
         raise SettingsError(
             say("Two clients in `{path}` have the same token", path=path),
-            say("Give each a token of its own"),
+            say("Correct it"),
         )
     return found
 
 
 def _client(name: str, row: Any, folder: str) -> Client:
     if not isinstance(row, dict):
-        raise _client_error(name, say("it is no table"))
+        raise _client_error(name, say("`{value}` is not valid", value=name))
     table = cast("Mapping[str, Any]", row)
     unknown = sorted(set(table) - _KEYS)
     if unknown:
-        raise _client_error(name, say("nobody knows `{key}`", key=unknown[0]))
+        raise _client_error(name, say("`{value}` is not valid", value=unknown[0]))
     lists: dict[str, Any] = {key: table.get(key, []) for key in ("include", "exclude", "tags")}
     for key, value in lists.items():
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):  # pyright: ignore[reportUnknownVariableType]
-            raise _client_error(name, say("`{key}` is no list of texts", key=key))
+            raise _client_error(name, say("`{value}` is not valid", value=key))
     if not isinstance(table.get("tools", True), bool):
-        raise _client_error(name, say("`{key}` is neither true nor false", key="tools"))
-    ways = [key for key in ("token-env", "token-file", "token-sha256", "subject") if key in table]
+        raise _client_error(name, say("`{key}` is not valid", key="tools"))
+    ways = [key for key in ("token-env", "token-file", "token-sha256") if key in table]
     if len(ways) != 1 or not isinstance(table[ways[0]], str):
         raise _client_error(
-            name, say("it needs one of `token-env`, `token-file`, `token-sha256` and `subject`")
+            name, say("it needs one of `token-env`, `token-file` and `token-sha256`")
         )
     wanted = Filter(*(tuple(lists[key]) for key in ("include", "exclude", "tags")))
     part = ClientScope(name, wanted, bool(table.get("tools", True)))
     way, value = ways[0], str(table[ways[0]])
-    if way == "subject":
-        return Client(part, subject=value)
     if way == "token-sha256":
         if not _HEX.fullmatch(value):
-            raise _client_error(name, say("`{key}` is no SHA-256 in hexadecimal digits", key=way))
+            raise _client_error(name, say("`{value}` is not valid", value=way))
         return Client(part, value)
     if way == "token-env":
         return Client(part, token_from(value))
@@ -301,7 +173,7 @@ def _client(name: str, row: Any, folder: str) -> Client:
 
 def _client_error(name: str, reason: str) -> SettingsError:
     return SettingsError(
-        say("The client `{name}` cannot be used: {reason}", name=name, reason=reason),
+        say("`{path}` cannot be used: {reason}", path=name, reason=reason),
         say("Look at the guide `serve-over-mcp`"),
     )
 
@@ -309,9 +181,8 @@ def _client_error(name: str, reason: str) -> SettingsError:
 class StaticTokens:
     """Static bearer tokens. A `TokenVerifier` of the SDK."""
 
-    def __init__(self, clients: list[Client], scopes: tuple[str, ...] = ()) -> None:
-        self._clients = [(one.digest.encode(), one.part.name) for one in clients if one.digest]
-        self._scopes = scopes
+    def __init__(self, clients: list[Client]) -> None:
+        self._clients = [(one.digest.encode(), one.part.name) for one in clients]
 
     async def verify_token(self, token: str) -> Any:
         """The token's client, or None. All digests are compared, to take constant time."""
@@ -324,72 +195,7 @@ class StaticTokens:
                 found = name
         if found is None:
             return None
-        return AccessToken(token="-", client_id=found, scopes=list(self._scopes))  # noqa: S106 - it is not kept
-
-
-class OAuthTokens:
-    """Static tokens, and those of an OAuth server, checked by its public keys.
-
-    A `TokenVerifier` of the SDK.
-    """
-
-    def __init__(self, oauth: OAuth, clients: list[Client], *, closed: bool = False) -> None:
-        """Create a verifier.
-
-        Args:
-            oauth: The OAuth server.
-            clients: Those with a subject have their own part.
-            closed: Whether only these clients are accepted.
-        """
-        self._oauth = oauth
-        self._static = StaticTokens(clients, oauth.scopes)
-        self._names = {one.subject: one.part.name for one in clients if one.subject}
-        self._closed = closed
-        self._keys = IssuerKeys(oauth)
-
-    async def verify_token(self, token: str) -> Any:
-        """The token's client, or None when issuer, audience or expiry do not match."""
-        import jwt
-        from mcp.server.auth.provider import AccessToken
-
-        if found := await self._static.verify_token(token):
-            return found
-        try:
-            # A token that cannot be the issuer's does not cause a request for its keys.
-            header = jwt.get_unverified_header(token)
-            kid: object = header.get("kid")
-            if header.get("alg") not in _ALGORITHMS or not isinstance(kid, str):
-                return None
-            rough: Any = jwt.decode(token, options={"verify_signature": False})
-            if rough.get("iss") != self._oauth.issuer:
-                return None
-            key = await self._keys.get(kid)
-            if key is None:
-                return None
-            claims: dict[str, Any] = jwt.decode(
-                token,
-                key.key,
-                algorithms=list(_ALGORITHMS),
-                issuer=self._oauth.issuer,
-                audience=self._oauth.audience,
-                options={"require": ["exp", "iss", "aud"]},
-            )
-        except (jwt.PyJWTError, ValueError, TypeError, AttributeError):
-            return None
-        subject = str(claims.get("sub", ""))
-        name = self._names.get(subject)
-        if self._closed and name is None:
-            return None
-        scopes = str(claims.get("scope", "")).split()
-        return AccessToken(
-            token="-",  # noqa: S106 - it is not kept
-            client_id=name or str(claims.get("client_id") or claims.get("azp") or subject or "-"),
-            scopes=scopes,
-            expires_at=int(claims["exp"]),
-            resource=self._oauth.audience,
-            subject=subject or None,
-            claims={"iss": claims["iss"]},
-        )
+        return AccessToken(token="-", client_id=found, scopes=[])  # noqa: S106 - it is not kept
 
 
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -411,7 +217,6 @@ class Web(NamedTuple):
     token_env: str = ""
     token_file: str = ""
     clients: tuple[Client, ...] = ()
-    oauth: OAuth | None = None
     names: tuple[str, ...] = ()
     """Further host names of the server, such as that of a proxy."""
     started: Callable[[str, str], None] | None = None
@@ -440,31 +245,18 @@ def make_app(satchel: Satchel, web: Web, *, tools: bool = True, url: str = "") -
         clients.append(
             Client(ClientScope("", tools=tools), token_from(web.token_env, web.token_file))
         )
-    if web.host not in LOCAL_HOSTS and not clients and web.oauth is None:
+    if web.host not in LOCAL_HOSTS and not clients:
         raise Refused(
             say(
                 "`{host}` can be reached from other machines, and nobody needs a token",
                 host=web.host,
             ),
-            say("Give `--token-env`, `--token-file`, `--clients` or `--issuer`"),
-        )
-    if web.oauth is None and any(one.subject for one in clients):
-        raise InvalidInput(
-            say("A client has a `subject`, and no OAuth server is named"),
-            say("Give `--issuer` and `--audience`"),
+            say("Give `--token-env`, `--token-file` or `--clients`"),
         )
     url = url or f"http://{web.host}:{web.port}{PATH}"
     verifier: Any = None
     settings: Any = None
-    if web.oauth is not None:
-        verifier = OAuthTokens(web.oauth, clients, closed=bool(web.clients))
-        settings = AuthSettings(
-            issuer_url=AnyHttpUrl(web.oauth.issuer),
-            resource_server_url=AnyHttpUrl(web.oauth.audience),
-            required_scopes=list(web.oauth.scopes) or None,
-            validate_token_resource=False,  # the audience is checked with the signature
-        )
-    elif clients:
+    if clients:
         verifier = StaticTokens(clients)
         settings = AuthSettings(issuer_url=AnyHttpUrl(url), resource_server_url=None)
     parts = [one.part for one in clients if one.part.name]
@@ -503,7 +295,7 @@ def run_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:
     import uvicorn
 
     token = ""
-    given = web.open or web.token_env or web.token_file or web.clients or web.oauth
+    given = web.open or web.token_env or web.token_file or web.clients
     if web.host in LOCAL_HOSTS and not given:
         token = secrets.token_urlsafe(32)
         web = web._replace(clients=(Client(ClientScope(""), sha256(token.encode()).hexdigest()),))

@@ -217,7 +217,7 @@ class ChangeNotifier:
             self._watcher = library.new_watcher()
         except MissingExtra:
             self._watcher = None
-        library.tools(refresh=True)
+        library.refresh()
         for listeners in self._listeners.values():
             listeners.changes(set(), first=True)
 
@@ -236,7 +236,6 @@ class ChangeNotifier:
         library.refresh()  # includes changes of trust
         if still and not any(listeners.is_outdated() for listeners in self._listeners.values()):
             return []
-        library.tools(refresh=True)
         paths = self._watcher.touched() if self._watcher is not None else None
         touched = self._views.manifests.changed(paths)
         self._views.manifests.forget(touched)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from satchel.library import Library, Snapshot
     from satchel.library.fingerprint import Survey
     from satchel.library.integrity import IntegrityChecker, VerifiedFolder
-    from satchel.library.tool_scanner import ToolSnapshot
     from satchel.skill.model import Skill
 
 SCHEME = "skill://"
@@ -120,7 +119,7 @@ class ServedManifest(NamedTuple):
     only: frozenset[str] | None
     settled: bool
     """Whether any further change will be visible in file times."""
-    sealed: VerifiedFolder | None = None
+    verified: VerifiedFolder | None = None
 
     def is_current(self) -> bool:
         """Whether nothing in the folder has changed since."""
@@ -158,7 +157,7 @@ class ServedManifest(NamedTuple):
         return dict(sorted(found.items())) if found else None
 
 
-def make_manifest(skill: Skill, seals: IntegrityChecker) -> ServedManifest:
+def make_manifest(skill: Skill, integrity: IntegrityChecker) -> ServedManifest:
     """Read all files of a skill.
 
     Raises:
@@ -166,7 +165,7 @@ def make_manifest(skill: Skill, seals: IntegrityChecker) -> ServedManifest:
     """
     for attempt in range(_MAX_ATTEMPTS):
         try:
-            return _make(skill, seals)
+            return _make(skill, integrity)
         except _ChangedMeanwhile:
             time.sleep(0.01 * (attempt + 1))
     raise Changed(f"The skill `{skill.name}` changes while it is read", "Try again")
@@ -176,13 +175,13 @@ class _ChangedMeanwhile(Exception):
     """A file changed while the skill was read."""
 
 
-def _make(skill: Skill, seals: IntegrityChecker) -> ServedManifest:
+def _make(skill: Skill, integrity: IntegrityChecker) -> ServedManifest:
     if skill.origin.remote:
         # The client would take it for the installed skill.
         raise SkillBroken("it comes from a server itself", "Let clients connect to that server")
     if skill.head.file != "SKILL.md":
         raise SkillBroken(f"its file is called `{skill.head.file}`", "Rename it to `SKILL.md`")
-    sealed = seals.check(skill)
+    verified = integrity.check(skill)
     only = None if skill.head.id else _TOP_LEVEL_NAMES
     began = time.time_ns()
     rows = list_stamps(skill.base_dir, only)
@@ -200,7 +199,7 @@ def _make(skill: Skill, seals: IntegrityChecker) -> ServedManifest:
             raise SkillBroken(f"`{path}` cannot be read: {reason}", "Look at the folder") from exc
         total += len(data)
         digest = _digest(data)
-        if not sealed.has(path, digest.removeprefix("sha256:")):
+        if not verified.has(path, digest.removeprefix("sha256:")):
             raise _ChangedMeanwhile
         files[path] = ResourceFile(digest, len(data))
         if path == "SKILL.md":
@@ -211,7 +210,7 @@ def _make(skill: Skill, seals: IntegrityChecker) -> ServedManifest:
         raise SkillBroken(f"its file names it `{fields['name']}` by now", "Try again")
     if list_stamps(skill.base_dir, only) != rows:
         raise _ChangedMeanwhile
-    return ServedManifest(skill, fields, files, rows, only, is_settled(rows, began), sealed)
+    return ServedManifest(skill, fields, files, rows, only, is_settled(rows, began), verified)
 
 
 def _files(skill: Skill) -> list[str]:
@@ -309,10 +308,10 @@ class ManifestCache:
                 kept is not None
                 and kept.skill.head is skill.head
                 and kept.is_current()
-                and self._library.seals.check(skill) is kept.sealed
+                and self._library.integrity.check(skill) is kept.verified
             ):
                 return kept
-            made = make_manifest(skill, self._library.seals)
+            made = make_manifest(skill, self._library.integrity)
         except (OSError, SatchelError) as exc:
             self._refuse(skill, exc)
             return None
@@ -372,18 +371,15 @@ class ManifestCache:
 class _Table(NamedTuple):
     """The served skills of a snapshot for one client."""
 
-    snapshots: tuple[Snapshot, ToolSnapshot]
+    snapshot: Snapshot
     paths: dict[str, Skill]
     names: Sequence[str]
     closed: dict[str, list[str]]
     """Folder of a skill -> the skill folders inside it that the client may not access."""
 
 
-def _hidden_folders(
-    snapshot: Snapshot, tools: ToolSnapshot, served: Iterable[Skill]
-) -> dict[str, list[str]]:
-    left = [skill for skill in snapshot.hidden if skill.state == "excluded"]
-    left += [one.skill for one in tools.hidden if one.skill.state == "excluded"]
+def _hidden_folders(snapshot: Snapshot, served: Iterable[Skill]) -> dict[str, list[str]]:
+    left = [skill for skill in snapshot.every() if skill.state == "excluded"]
     left += [skill for skill in snapshot.skills if not skill.for_model]
     closed: dict[str, list[str]] = {}
     if not left:
@@ -410,13 +406,12 @@ class SkillResources:
 
     def _paths(self) -> _Table:
         self._manifests.refresh_if_old()
-        snapshot, tools = self._library.snapshot(), self._library.tools()
-        table = self._table
-        if table is None or table.snapshots[0] is not snapshot or table.snapshots[1] is not tools:
+        snapshot, table = self._library.snapshot(), self._table
+        if table is None or table.snapshot is not snapshot:
             # User-only skills are served as prompts; a host could not distinguish them.
             paths = skill_paths(snapshot.for_model)
-            closed = _hidden_folders(snapshot, tools, paths.values())
-            table = self._table = _Table((snapshot, tools), paths, list(paths), closed)
+            closed = _hidden_folders(snapshot, paths.values())
+            table = self._table = _Table(snapshot, paths, list(paths), closed)
         return table
 
     def _manifest(self, skill: Skill, closed: dict[str, list[str]]) -> ServedManifest | None:

@@ -124,18 +124,18 @@ async def list_skills(client: Client, server: McpServer) -> ServerListing:
             raise ServerFailed("its list of skills is none")
         size += len(json.dumps(found))
         if size > MAX_LIST_BYTES:
-            why = Message("it has more than {part} bytes", part=MAX_LIST_BYTES)
+            why = Message("it is too large: the limit is {part}", part=MAX_LIST_BYTES)
             break
         rows += cast("list[Any]", found)
         ttl = min(ttl, _seconds(answer.get("ttlMs")))
         if len(rows) > MAX_SKILLS:
-            why = Message("there are more than {part}", part=MAX_SKILLS)
+            why = Message("it is too large: the limit is {part}", part=MAX_SKILLS)
             break
         cursor = answer.get("nextCursor")
         if not isinstance(cursor, str):
             break
     else:
-        why = Message("there are more than {part} pages", part=MAX_PAGES)
+        why = Message("it is too large: the limit is {part}", part=MAX_PAGES)
     del rows[MAX_SKILLS:]
     listed = {cast("dict[str, Any]", row).get("uri") for row in rows if isinstance(row, dict)}
     rows += [await _get(client, uri) for uri in server.skills if uri not in listed]
@@ -198,7 +198,7 @@ def reason_of(exc: BaseException, server: McpServer, notes: ConnectionNotes) -> 
     if isinstance(exc, ServerFailed):
         return without_secrets(server, exc.message)
     if isinstance(exc, FileNotFoundError):
-        return say("there is no program `{name}`", name=exc.filename)
+        return say("`{name}` is not installed", name=exc.filename)
     if notes.limit:
         return notes.limit
     if isinstance(exc, TimeoutError):

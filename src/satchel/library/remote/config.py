@@ -120,9 +120,9 @@ def server_from(name: str, row: Mapping[str, Any]) -> McpServer:
         ValueError: the table is not valid; its text is the reason.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError("its name needs letters, digits, `.`, `-` and `_` only")
+        raise ValueError("its name is not valid")
     if not _KEYS.issuperset(row):
-        raise ValueError("its table has a key that does not exist")
+        raise ValueError("it has an unknown key")
     address, command = row.get("address", ""), row.get("command", ())
     if isinstance(command, str):
         command = shlex.split(command)
@@ -130,10 +130,10 @@ def server_from(name: str, row: Mapping[str, Any]) -> McpServer:
         raise ValueError("it needs either `address` or `command`")
     headers = row.get("headers", {})
     if not isinstance(headers, dict):
-        raise ValueError("`headers` must be a table")  # noqa: TRY004 - one kind for the caller
+        raise ValueError("`headers` is not valid")  # noqa: TRY004 - one kind for the caller
     pairs = cast("dict[str, Any]", headers)
     if any(not _HEADER.fullmatch(key) or key.lower() in _PROTOCOL for key in pairs):
-        raise ValueError("`headers` has one that may not be set")
+        raise ValueError("`headers` is not valid")
     token, env = str(row.get("token", "")), _texts(row, "env")
     if any(not _VARIABLE.fullmatch(str(one)) for one in (*pairs.values(), *env, token or "_")):
         raise ValueError("`token`, `headers` and `env` name environment variables")
@@ -160,7 +160,7 @@ def _from_text(text: str) -> McpServer:
     if text.startswith(_STDIO):
         command, address = tuple(shlex.split(text.removeprefix(_STDIO))), ""
         if not command:
-            raise ValueError("there is no command after `stdio:`")
+            raise ValueError("it needs either `address` or `command`")
         name = os.path.basename(command[0])
     else:
         address = _address(text)
@@ -179,25 +179,23 @@ def _address(text: str) -> str:
     from urllib.parse import urlsplit
 
     if any(ord(sign) < 33 for sign in text):
-        raise ValueError("the address has spaces or signs that show nothing")
+        raise ValueError("it is not valid")
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
         _ = parts.port
     except ValueError:
-        raise ValueError("it is no address") from None
+        raise ValueError("it is not valid") from None
     if parts.scheme not in ("http", "https") or not host:
         raise ValueError("the address must begin with `https://`")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("a password in an address is seen by everybody: use `token`")
-    if "?" in text or "#" in text:
-        raise ValueError("what stands after `?` is seen by everybody: use `token` or `headers`")
+    if parts.username is not None or parts.password is not None or "?" in text or "#" in text:
+        raise ValueError("an address must not contain secrets: use `token` or `headers`")
     try:
         is_local = host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         is_local = False
     if parts.scheme == "http" and not is_local:
-        raise ValueError("without `https` only this computer itself may be asked")
+        raise ValueError("the address must begin with `https://`")
     return text
 
 
@@ -217,8 +215,8 @@ def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None
     """
     if not config:
         raise Refused(
-            say("There is no place for your configuration"),
-            say("Set `SATCHEL_HOME` to a folder of yours"),
+            say("There is no home folder"),
+            say("Set `HOME` or `SATCHEL_HOME`"),
         )
     try:
         with locked(config + ".lock"):
@@ -228,10 +226,7 @@ def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None
                     text = stream.read()
             table = tomllib.loads(text)
             servers = table.pop("servers", {})
-            if row is None:
-                text = _without(text, config, name, servers)
-            else:
-                text = _with(text, name, row, servers)
+            text = _without(text, name, servers) if row is None else _with(text, name, row, servers)
             if tomllib.loads(text) != {**table, **({"servers": servers} if servers else {})}:
                 raise Refused(
                     say("`{path}` is written in a way that cannot be changed safely", path=config),
@@ -241,22 +236,22 @@ def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=config, reason=exc.strerror or exc),
-            say("Make the folder writable, or set `SATCHEL_HOME` to one that is"),
+            say("Check the permissions"),
         ) from exc
 
 
 def _with(text: str, name: str, row: Mapping[str, Any], servers: dict[str, Any]) -> str:
     if name in servers:
         raise Conflict(
-            say("There is a server `{name}` already", name=name),
-            say("Run `satchel mcp remove {name}` first", name=name),
+            say("`{path}` exists already", path=name),
+            say("Run `{command}`", command=f"satchel mcp remove {name}"),
         )
     try:
         server_from(name, row)
     except ValueError as exc:
         raise InvalidInput(
-            say("`{name}` is no server that can be used: {why}", name=name, why=say(str(exc))),
-            say("Run `satchel mcp add --help`"),
+            say("`{path}` cannot be used: {reason}", path=name, reason=say(str(exc))),
+            say("Run `{command}`", command="satchel mcp add --help"),
         ) from exc
     servers[name] = dict(row)
     key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
@@ -264,11 +259,11 @@ def _with(text: str, name: str, row: Mapping[str, Any], servers: dict[str, Any])
     return "\n".join([*([text.removesuffix("\n"), ""] if text else []), *lines, ""])
 
 
-def _without(text: str, config: str, name: str, servers: dict[str, Any]) -> str:
+def _without(text: str, name: str, servers: dict[str, Any]) -> str:
     if name not in servers:
         raise NotFound(
-            say("There is no server `{name}` in `{path}`", name=name, path=config),
-            say("Run `satchel mcp list` to see which there are"),
+            say("There is no server `{name}`", name=name),
+            say("Run `{command}`", command="satchel mcp list"),
         )
     del servers[name]
     key = "|".join(re.escape(one) for one in (name, json.dumps(name), f"'{name}'"))

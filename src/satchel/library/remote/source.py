@@ -26,6 +26,7 @@ import unicodedata
 from collections import Counter
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -36,13 +37,8 @@ from satchel.errors import SatchelError, ServerFailed
 from satchel.i18n import Message
 from satchel.library.locations import Location
 from satchel.library.remote.config import DEPTH, ConnectionNotes, servers_of, without_secrets
-from satchel.library.supplier import (
-    SKILL_FILE,
-    ServedFile,
-    ServedListing,
-    ServedSkill,
-    served_digest,
-)
+from satchel.library.supplier import SKILL_FILE, ServedFile, ServedListing, ServedSkill
+from satchel.skill.file_tree import digest_of
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
@@ -96,32 +92,44 @@ def read_entries(
 
 def _entry(row: Any, taken: Container[str]) -> ServedSkill:
     if not isinstance(row, dict):
-        raise Unusable("the entry is no object")
+        raise Unusable("it is not valid")
     entry = cast("dict[str, Any]", row)
     uri, frontmatter, resources = (entry.get(key) for key in ("uri", "frontmatter", "resources"))
     if not isinstance(uri, str) or not isinstance(frontmatter, dict):
-        raise Unusable("the entry has no address or no frontmatter")
+        raise Unusable("it is not valid")
     if resources == "dynamic":
         raise Unusable("its content changes from read to read")
     if not isinstance(resources, list):
-        raise Unusable("the entry does not list its files")
+        raise Unusable("its list of files is not valid")
     fields = cast("dict[str, Any]", frontmatter)
     name = _name(fields)
     scheme, parts = _parts(uri)
-    if len(parts) < 2 or parts[-1] != SKILL_FILE:
-        raise Unusable("its address does not end in `SKILL.md`")
-    if parts[-2] != name:
-        raise Unusable("the last part of its address is not its name")
+    if parts[-2:] != [name, SKILL_FILE]:
+        raise Unusable("its address is not valid")
     base = parts[:-1]
     skill_id = "~".join(base) if scheme == "skill" else "~".join((scheme, *base))
-    if any("~" in part for part in base) or len(skill_id.encode()) > _MAX_PART_BYTES:
-        raise Unusable("it has an address that could lead elsewhere")
-    if skill_id.casefold() in taken:
-        raise Unusable("another skill in the list has the same address")
+    if (
+        any("~" in part for part in base)
+        or len(skill_id.encode()) > _MAX_PART_BYTES
+        or skill_id.casefold() in taken
+    ):
+        raise Unusable("its address is not valid")
     files = _files(cast("list[Any]", resources), scheme, base)
     if SKILL_FILE not in files or files[SKILL_FILE].uri != uri:
-        raise Unusable("its SKILL.md is not among its files")
-    return ServedSkill(skill_id, name, uri, fields, files, served_digest(uri, fields, files))
+        raise Unusable("its list of files is not valid")
+    return ServedSkill(skill_id, name, uri, fields, files, _served_digest(uri, fields, files))
+
+
+def _served_digest(
+    uri: str, frontmatter: Mapping[str, Any], files: Mapping[str, ServedFile]
+) -> str:
+    """The digest over everything that is listed for a skill."""
+    rows = {path: f"sha256:{file.digest} {file.size} {file.uri}" for path, file in files.items()}
+    # Paths contain no NUL, so these two rows cannot collide with a file.
+    rows["\0uri"] = uri
+    text = json.dumps(frontmatter, sort_keys=True, default=str)
+    rows["\0frontmatter"] = sha256(text.encode()).hexdigest()
+    return digest_of(rows)
 
 
 def _name(fields: dict[str, Any]) -> str:
@@ -133,38 +141,37 @@ def _name(fields: dict[str, Any]) -> str:
         not isinstance(name, str)
         or not _NAME.fullmatch(name)
         or name != unicodedata.normalize("NFKC", name.lower())
+        or (not name.isascii() and mixes_scripts(name))
     ):
-        raise Unusable("its name is no name of a skill")
-    if not name.isascii() and mixes_scripts(name):
-        raise Unusable("its name mixes letters of two alphabets that look alike")
+        raise Unusable("its name is not valid")
     if not isinstance(description, str) or not description.strip():
-        raise Unusable("it has no description")
+        raise Unusable("its frontmatter is not valid")
     try:
         size = len(json.dumps(fields).encode("utf-8"))
     except (ValueError, RecursionError):
-        raise Unusable("its frontmatter has text that is no text") from None
+        raise Unusable("its frontmatter is not valid") from None
     if size > _MAX_FRONTMATTER_BYTES:
-        raise Unusable("its frontmatter is too large")
+        raise Unusable("its frontmatter is not valid")
     return name
 
 
 def _files(rows: list[Any], scheme: str, base: list[str]) -> dict[str, ServedFile]:
     if len(rows) > MAX_FILES:
-        raise Unusable(Message("it has more than {part} files", part=MAX_FILES))
+        raise Unusable(Message("it is too large: the limit is {part}", part=MAX_FILES))
     files: dict[str, ServedFile] = {}
     seen: set[str] = set()
     for row in rows:
         file = _file(row, scheme, base)
         alike = unicodedata.normalize("NFC", file.path).casefold()
         if alike in seen:
-            raise Unusable("two of its files have the same name, or differ in case alone")
+            raise Unusable("its list of files is not valid")
         seen.add(alike)
         files[file.path] = file
     if sum(file.size for file in files.values()) > MAX_SKILL_BYTES:
-        raise Unusable(Message("it has more than {part} bytes", part=MAX_SKILL_BYTES))
+        raise Unusable(Message("it is too large: the limit is {part}", part=MAX_SKILL_BYTES))
     folders = {one[:at] for one in seen for at, sign in enumerate(one) if sign == "/"}
     if folders & seen:
-        raise Unusable("one of its files is also a folder")
+        raise Unusable("its list of files is not valid")
     return files
 
 
@@ -172,15 +179,19 @@ def _file(row: Any, scheme: str, base: list[str]) -> ServedFile:
     entry = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
     uri, digest, size = (entry.get(key) for key in ("uri", "digest", "size"))
     found = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
-    if not isinstance(uri, str) or found is None:
-        raise Unusable("one of its files has no address or no SHA-256 digest")
     if isinstance(size, float) and size.is_integer():
         size = int(size)
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise Unusable("one of its files has no size")
+    if (
+        not isinstance(uri, str)
+        or found is None
+        or not isinstance(size, int)
+        or isinstance(size, bool)
+        or size < 0
+    ):
+        raise Unusable("its list of files is not valid")
     own, parts = _parts(uri)
     if own != scheme or parts[: len(base)] != base or len(parts) <= len(base):
-        raise Unusable("one of its files lies outside its folder")
+        raise Unusable("its list of files is not valid")
     return ServedFile("/".join(parts[len(base) :]), uri, found[1], size)
 
 
@@ -188,11 +199,11 @@ def _parts(uri: str) -> tuple[str, list[str]]:
     """Split an address into its scheme and names, each of which is one name in one folder."""
     found = _SCHEME.fullmatch(uri) if len(uri) <= _MAX_URI_CHARS else None
     if found is None:
-        raise Unusable("it has an address that is none")
+        raise Unusable("its address is not valid")
     # A byte sequence that is not UTF-8 becomes a character that no name may have.
     parts = [unquote(part, errors="surrogateescape") for part in found[2].split("/")]
     if len(parts) > _MAX_PARTS or not all(map(_is_part, parts)):
-        raise Unusable("it has an address that could lead elsewhere")
+        raise Unusable("its address is not valid")
     return found[1], parts
 
 
@@ -463,7 +474,7 @@ class McpSupplier:
         """Make the list due: it may have changed."""
         self._due = min(self._due, self.at + _MIN_INTERVAL_S)
 
-    def fetch(self, served: ServedSkill, file: ServedFile) -> bytes:
+    def fetch(self, file: ServedFile) -> bytes:
         """Return a file's bytes as the server sends them; the caller checks them.
 
         Raises:
@@ -487,10 +498,9 @@ class McpSupplier:
             reason = exc.message
         raise ServerFailed(
             Message(
-                "`{file}` of the skill `{name}` cannot be had from the server `{server}`: {reason}",
-                file=file.path,
-                name=served.name,
+                "The server `{server}` cannot send `{file}`: {reason}",
                 server=self.label,
+                file=file.path,
                 reason=reason,
             ),
             "Go on without it, or try again later",

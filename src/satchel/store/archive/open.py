@@ -274,7 +274,7 @@ def open_archive(path: str, bounds: ArchiveLimits = BOUNDS) -> ArchiveTree:
         descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
     except (FileNotFoundError, NotADirectoryError) as exc:
         raise NotFound(
-            say("There is no archive `{path}`", path=shown(path)), say("Check the path")
+            say("There is no `{path}`", path=shown(path)), say("Check the path")
         ) from exc
     except OSError as exc:
         raise _unreadable(path, exc) from exc
@@ -290,7 +290,7 @@ def open_archive(path: str, bounds: ArchiveLimits = BOUNDS) -> ArchiveTree:
 def _unreadable(path: str, exc: OSError) -> Refused:
     return Refused(
         say("`{path}` cannot be read: {reason}", path=shown(path), reason=exc.strerror or exc),
-        say("Check its permissions, and the room for temporary files"),
+        say("Check the permissions"),
     )
 
 

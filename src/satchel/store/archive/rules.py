@@ -20,86 +20,59 @@ from satchel.skill.file_tree import IGNORED, TreeFile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-RULES: dict[str, str] = {
-    # Names, wherever they come from.
-    "path-absolute": "a path must be relative",
-    "path-escapes": "a path must not contain `..`",
-    "path-parts": "a path must not have empty parts or `.` as a part",
-    "path-backslash": "a path must be written with `/`, not with a backslash",
-    "path-colon": "a name must not contain a colon",
-    "path-characters": "a name must not contain control, invisible or text-reversing characters",
-    "path-encoding": "a name must be valid UTF-8",
-    "path-too-long": "a name has at most 255 bytes, a path at most 1,024",
-    "path-too-deep": "folders are nested at most 64 deep",
-    "windows-name": "a name must be usable on Windows too",
-    "duplicate-name": "a name must occur only once",
-    "case-conflict": "two names must not differ only in case or in how an accent is written",
-    "file-and-folder": "a name must not be both a file and a folder",
-    # What things are.
-    "link": "an archive must not contain links",
-    "link-escapes": "a link must lead to a file of the same skill",
-    "link-loop": "a link must not lead back to itself",
-    "link-broken": "a link must lead to something that is there",
-    "special-file": "only regular files and folders are read",
-    "submodule": "a skill must not contain a submodule",
-    "type-differs": "a name and its attributes must agree on what is a file and what is a folder",
-    # How much there is.
-    "too-many-files": "there must not be more files than the limit",
-    "too-large": "the content must not be larger than the limit",
-    "names-too-large": "all names together must not be larger than the limit",
-    "ratio": "content must not be more than 100 times as large as it is packed",
-    "memory": "unpacking must not need more memory than the limit",
-    # Whether an archive says the same everywhere.
-    "not-an-archive": "it must be a zip or a tar archive",
-    "unsupported-format": "only zip, tar, tar.gz, tar.bz2 and tar.xz are read",
-    "truncated": "the archive must be complete",
-    "trailing-data": "nothing may follow the end of the archive",
-    "hidden-data": "nothing may lie before, between or under the entries",
-    "overlap": "entries must not share bytes",
-    "damaged": "the content must match its checksum and be packed correctly",
-    "size-differs": "the content must be as large as declared",
-    "header-differs": "the table of contents and the entry itself must say the same",
-    "encrypted": "nothing may be encrypted",
-    "method": "zip entries are stored or deflated, nothing else",
-    "multi-part": "an archive must be in one part",
-    "zip-end": "a zip must have one clear end record",
-    "zip-count": "a zip must have as many entries as it declares",
-    "zip-encoding": "a zip must mark names beyond ASCII as UTF-8",
-    "zip-extra": "additional fields of a zip must be well formed",
-    "zip-flags": "a zip must use known features only",
-    "tar-header": "every header of a tar must be well formed and match its checksum",
-    "tar-order": "an extended header of a tar must belong to exactly one entry",
-    "tar-pax": "extended headers of a tar must be well formed and say each thing once",
-    "tar-type": "a tar must contain only known kinds of entries",
-    "sparse-file": "files with holes are not read",
-    # Repositories.
-    "git-address": "the address of a repository must be a plain one",
-    "git-ref": "a branch, tag or commit must have a plain name",
-    "git-objects": "the objects of a repository must pass git's own checks",
-    "changed-while-read": "files must not change while they are read",
-}
+_REQUIREMENTS = {
+    "a path must be relative, with `/`, and without `..`, empty parts and colons": (
+        "path-absolute", "path-escapes", "path-parts", "path-backslash", "path-colon",
+    ),
+    "a name must be valid on every system, short, and without invisible characters": (
+        "path-characters", "path-encoding", "zip-encoding", "path-too-long", "path-too-deep",
+        "windows-name",
+    ),
+    "a name must occur only once, whatever its case": (
+        "duplicate-name", "case-conflict", "file-and-folder",
+    ),
+    "only regular files and folders are read": ("link", "special-file", "sparse-file", "tar-type"),
+    "a link must lead to a file of the same skill": ("link-escapes", "link-loop", "link-broken"),
+    "a skill must not contain a submodule": ("submodule",),
+    "files, names and memory must stay within the limits": (
+        "too-many-files", "too-large", "names-too-large", "memory", "ratio",
+    ),
+    "only zip, tar, tar.gz, tar.bz2 and tar.xz are read": (
+        "not-an-archive", "unsupported-format", "multi-part",
+    ),
+    "the archive must be complete and well formed": (
+        "truncated", "trailing-data", "hidden-data", "overlap", "damaged", "size-differs",
+        "header-differs", "type-differs", "method", "zip-end", "zip-count", "zip-extra",
+        "zip-flags", "tar-header", "tar-order", "tar-pax",
+    ),
+    "nothing may be encrypted": ("encrypted",),
+    "addresses, branches, tags and commits must be plain names": ("git-address", "git-ref"),
+    "the objects of a repository must pass git's own checks": ("git-objects",),
+    "files must not change while they are read": ("changed-while-read",),
+}  # fmt: skip
+RULES: dict[str, str] = {rule: text for text, rules in _REQUIREMENTS.items() for rule in rules}
 """Rule -> its requirement, in one sentence."""
 
-HINT = "Ask whoever made it for a clean copy, or unpack it yourself and look"
+HINT = "Report it to its author"
+_FILE_HINT = "Replace the link by a copy"
+_SIZE_HINT = "Remove what the skill does not need"
+_KIND_HINT = "Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"
 HINTS: dict[str, str] = {
-    "encrypted": "Do not unpack it: encryption is how malicious skills avoid being looked at",
-    "unsupported-format": "Unpack it and pack it again as `.zip` or `.tar.gz`",
-    "not-an-archive": "Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository",
-    "zip-encoding": "Pack it again as `.tar.gz`",
-    "link": "Pack it again with the files themselves in place of links",
-    "link-escapes": "Put the file itself in place of the link",
-    "link-loop": "Put the file itself in place of the link",
-    "link-broken": "Remove the link, or put the file itself in its place",
-    "submodule": "Import the submodule's own repository, or copy its files into the skill",
-    "too-many-files": "Remove what the skill does not need",
-    "too-large": "Remove what the skill does not need",
-    "truncated": "Download it again",
-    "damaged": "Download it again",
-    "case-conflict": "Rename one of the two: on many systems they are the same file",
-    "windows-name": "Rename it, so that everybody can install the skill",
-    "git-address": "Use `https://…`, `ssh://…`, `git@host:path` or a path on this machine",
+    "unsupported-format": _KIND_HINT,
+    "not-an-archive": _KIND_HINT,
+    "link": _FILE_HINT,
+    "link-escapes": _FILE_HINT,
+    "link-loop": _FILE_HINT,
+    "link-broken": _FILE_HINT,
+    "too-many-files": _SIZE_HINT,
+    "too-large": _SIZE_HINT,
+    "truncated": "Try again",
+    "damaged": "Try again",
+    "case-conflict": "Rename it",
+    "windows-name": "Rename it",
+    "git-address": "Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository",
     "git-ref": "Give a branch, a tag or a whole commit id",
-    "changed-while-read": "Wait until nobody writes to it, then try again",
+    "changed-while-read": "Try again",
 }
 _MAX_SHOWN_CHARS = 120
 
@@ -138,17 +111,15 @@ def refuse(rule: str, path: str = "", found: str = "") -> Unsafe:
         found: The offending value, where it helps.
     """
     why = say(RULES[rule])
-    hint = say(HINTS.get(rule, HINT))
+    if found:
+        why += f" ({shown(found)})"
     name = shown(path)
-    if name and found:
-        text = say("`{path}` is refused: {why} ({found})", path=name, why=why, found=shown(found))
-    elif name:
-        text = say("`{path}` is refused: {why}", path=name, why=why)
-    elif found:
-        text = say("The source is refused: {why} ({found})", why=why, found=shown(found))
-    else:
-        text = say("The source is refused: {why}", why=why)
-    return Unsafe(rule, text, hint)
+    text = (
+        say("`{path}` is refused: {why}", path=name, why=why)
+        if name
+        else say("The source is refused: {why}", why=why)
+    )
+    return Unsafe(rule, text, say(HINTS.get(rule, HINT)))
 
 
 def shown(text: str) -> str:

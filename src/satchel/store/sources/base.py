@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from satchel.errors import NotFound
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.scanner import SKIPPED_FOLDERS
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import LIMITS
@@ -145,7 +145,7 @@ def parse_address(text: str, whole: str = "") -> Address:
     if scheme not in _SCHEMES or not _HOST.match(written) or not parts.path.strip("/"):
         raise refuse("git-address", refused)
     if parts.query:
-        raise refuse("git-address", refused, say("leave out what follows the `?`"))
+        raise refuse("git-address", refused, say("it is not valid"))
     user = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
     plain = scheme == "ssh" and bool(user) and password is None
@@ -194,8 +194,6 @@ _FILE = "skill.md"
 _RUNTIME = re.compile(rb"(?m)^runtime[ \t]*:")
 """Distinguishes a manifest from other files of that name."""
 _MAX_HEAD_BYTES = 256 << 10
-_LFS_HEADER = b"version https://git-lfs.github.com/spec/"
-_LFS_POINTER_BYTES = range(100, 1025)
 
 
 class FoundSkill(NamedTuple):
@@ -235,8 +233,8 @@ def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[FoundSkil
     files = _files_below(tree, path)
     if path and not files:
         raise NotFound(
-            say("There is no folder `{path}` in the source", path=shown(path)),
-            say("Leave the path out to see which skills there are"),
+            say("There is no `{path}`", path=shown(path)),
+            say("Check the path"),
         )
     folders: dict[str, str] = {}
     tools: list[str] = []
@@ -342,8 +340,8 @@ def subtree(tree: Tree, path: str = "", limits: TreeLimits = LIMITS) -> SubTree:
     own = [file._replace(path=file.path[start:]) for file in _files_below(tree, path)]
     if not own:
         raise NotFound(
-            say("There is no folder `{path}` in the source", path=shown(path)),
-            say("Leave the path out to see which skills there are"),
+            say("There is no `{path}`", path=shown(path)),
+            say("Check the path"),
         )
     return SubTree(tree, path, own, limits)
 
@@ -394,22 +392,15 @@ class SubTree:
 
     def _notes(self, copied: dict[str, str]) -> Iterator[str]:
         if self.ignored:
-            yield say("Left out: {names}", names=listed(f"`{shown(one)}`" for one in self.ignored))
+            yield say(
+                "Left out: {names}", names=join_names(f"`{shown(one)}`" for one in self.ignored)
+            )
         for link, target in copied.items():
             yield say(
                 "The link `{link}` became a copy of `{target}`",
                 link=shown(link),
                 target=shown(target),
             )
-        for file in self.files:
-            if file.size in _LFS_POINTER_BYTES and self._is_pointer(file.path):
-                yield say(
-                    "`{path}` is a pointer of Git LFS: its content is not part of the source",
-                    path=shown(file.path),
-                )
-
-    def _is_pointer(self, path: str) -> bool:
-        return next(self.chunks(path), b"").startswith(_LFS_HEADER)
 
 
 _MAX_LINK_HOPS = 40

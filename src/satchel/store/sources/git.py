@@ -98,8 +98,8 @@ def find_git() -> str:
     found = which("git")
     if not found:
         raise MissingExtra(
-            say("Reading a repository needs the program `git`, which is not installed"),
-            say("Install git, or download the repository as a zip and import that"),
+            say("`{name}` is not installed", name="git"),
+            say("Run `{command}`", command="apt install git"),
         )
     return found
 
@@ -130,8 +130,6 @@ def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
         "LC_ALL": "C",
         "LANGUAGE": "",
     }
-    if not {"GIT_SSH", "GIT_SSH_COMMAND"} & env.keys():
-        env["GIT_SSH_COMMAND"] = f"{_user_ssh_command(address, env) or 'ssh'} -oBatchMode=yes"
     settings: list[tuple[str, str]] = []
     if pinned:
         settings = _pin_settings(address, pinned)
@@ -164,15 +162,10 @@ def _pin_settings(address: Address, pinned: Sequence[str]) -> list[tuple[str, st
         Refused: the transport is not HTTP, or git is too old.
     """
     parts = urlsplit(address.clean)
-    if parts.scheme not in {"http", "https"}:
+    if parts.scheme not in {"http", "https"} or _git_version() < _MIN_PINNING_VERSION:
         raise Refused(
-            say("From elsewhere a repository is fetched only over http or https"),
-            say("Give its `https://…` address, or import it in a terminal of this machine"),
-        )
-    if _git_version() < _MIN_PINNING_VERSION:
-        raise Refused(
-            say("This machine's git is too old to fetch for people who are elsewhere"),
-            say("Install git 2.37 or later, or send a zip"),
+            say("From elsewhere a repository is fetched only over https, by git 2.37 or later"),
+            say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
         )
     host = parts.hostname or ""
     if ":" in host or host in pinned:  # an IP address needs no resolving
@@ -205,22 +198,6 @@ def _credentials(address: Address) -> list[tuple[str, str]]:
     if address.password is not None:
         return [(f"{section}.helper", ""), (f"{section}.helper", _HELPER)]
     return [(f"{section}.username", address.user)] if address.user else []
-
-
-def _user_ssh_command(address: Address, env: dict[str, str]) -> str:
-    """The user's `core.sshCommand`, which GIT_SSH_COMMAND would override."""
-    import subprocess
-
-    if not address.clean.startswith("ssh:") and "@" not in address.clean:
-        return ""
-    done = subprocess.run(  # noqa: S603 - the program is git
-        [find_git(), "config", "--global", "--get", "core.sshCommand"],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    return done.stdout.decode(errors="replace").strip()
 
 
 def command(git: str, repository: str, *words: str) -> list[str]:
@@ -289,14 +266,12 @@ class Fetcher:
             except TimeoutExpired:
                 now = time.monotonic()
             if now - began > self._timeout:
+                reason = say("it took longer than {seconds} seconds", seconds=round(self._timeout))
                 raise Refused(
-                    say(
-                        "`{url}` did not answer within {seconds} seconds",
-                        url=shown(self._address.clean),
-                        seconds=round(self._timeout),
-                    ),
-                    say("Try again, or clone it yourself and import the folder"),
-                )
+                    say("`{url}` cannot be fetched: {reason}",
+                        url=shown(self._address.clean), reason=reason),
+                    say("Try again"),
+                )  # fmt: skip
             if now - checked > 0.2:
                 checked = now
                 if _folder_bytes(self.repository) > BOUNDS.size:
@@ -331,11 +306,11 @@ class Fetcher:
         if _NO_REF.search(log):
             return NoSuchRef(
                 say("`{url}` has no such branch, tag or commit: {reason}", url=url, reason=reason),
-                say("Check the ref; a commit must be given with all its digits"),
+                say("Give a branch, a tag or a whole commit id"),
             )
         return NotFound(
             say("`{url}` cannot be fetched: {reason}", url=url, reason=reason),
-            say("Check the address, and that `git ls-remote` reaches it without asking"),
+            say("Run `{command}`", command=f"git ls-remote {url}"),
         )
 
 
@@ -466,11 +441,10 @@ class GitSource:
             line = fetcher.run("rev-parse", "--verify", "--quiet", f"{mine}^{{commit}}")
         except NotFound as exc:
             raise NoSuchRef(
-                say(
-                    "`{url}` has no commit `{ref}`", url=shown(remote), ref=shown(wanted or "HEAD")
-                ),
-                say("Check the ref; a commit must be given with all its digits"),
-            ) from exc
+                say("`{url}` has no such branch, tag or commit: {reason}",
+                    url=shown(remote), reason=shown(wanted or "HEAD")),
+                say("Give a branch, a tag or a whole commit id"),
+            ) from exc  # fmt: skip
         found = line.decode().strip()
         if is_commit(wanted) and found != wanted:
             raise refuse("git-ref", wanted, found)

@@ -11,8 +11,8 @@
                                   as a browser shows it; REF is one part, so write a branch with a
                                   slash as `#feature/x:sub/path`
 
-A local path is recorded so that it works in another checkout: relative to the lockfile within the
-project, with `~` within the home folder.
+A local path near the lockfile is recorded relative to it, so that it works in another checkout.
+Older lockfiles have `~` for the home folder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from satchel._fs import is_inside, open_beneath
+from satchel._fs import open_beneath
 from satchel.errors import AccessDenied, InvalidInput, NotFound, Refused
-from satchel.i18n import listed, say
+from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.file_tree import IGNORED, TreeFile, main_file
 from satchel.store.archive.open import open_archive
@@ -142,7 +142,7 @@ class _PathSource:
     def _bundle(self, tree: Tree, ignored: Sequence[str], name: str) -> Bundle:
         notes: tuple[str, ...] = ()
         if ignored:
-            names = listed(f"`{shown(one)}`" for one in ignored[:20])
+            names = join_names(f"`{shown(one)}`" for one in ignored[:20])
             notes = (say("Left out: {names}", names=names),)
         return Bundle(LockedSource(self.kind, self.url, path=self.path), tree, notes, name)
 
@@ -165,12 +165,12 @@ class FolderSource(_PathSource):
         del progress
         if ref or commit:
             raise InvalidInput(
-                say("`{path}` is a folder: it has no branches or tags", path=shown(self.location)),
-                say("Write `git+{path}` to read it as a repository", path=shown(self.location)),
+                say("`{path}` has no branches or tags", path=shown(self.location)),
+                say("Write `{value}`", value=f"git+{shown(self.location)}"),
             )
         if not os.path.isdir(self.location):
             raise NotFound(
-                say("There is no folder `{path}`", path=shown(self.location)), say("Check the path")
+                say("There is no `{path}`", path=shown(self.location)), say("Check the path")
             )
         tree = LocalTree(self.location)
         yield self._bundle(
@@ -181,7 +181,7 @@ class FolderSource(_PathSource):
 def _unreadable(path: str, exc: OSError) -> Refused:
     return Refused(
         say("`{path}` cannot be read: {reason}", path=shown(path), reason=exc.strerror or exc),
-        say("Check its permissions"),
+        say("Check the permissions"),
     )
 
 
@@ -209,15 +209,15 @@ class ArchiveSource(_PathSource):
         del progress
         if ref or commit:
             raise InvalidInput(
-                say(
-                    "`{path}` is an archive: it has no branches or tags", path=shown(self.location)
-                ),
-                say("Leave the ref out"),
+                say("`{path}` has no branches or tags", path=shown(self.location)),
+                say("Give a branch, a tag or a whole commit id"),
             )
         with open_archive(self.location) as tree:
             yield self._bundle(tree, tree.ignored, ENDINGS.sub("", os.path.basename(self.location)))
 
 
+_MAX_PARENTS = 3
+"""Paths with more `..` are recorded as absolute ones."""
 _REMOTE = re.compile(r"(?:https?|ssh|git|file)://", re.IGNORECASE)
 _SCP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:]")
 _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:/|:)")
@@ -252,8 +252,8 @@ def source_of(text: str, *, base: str) -> Source:
     if _OTHER_SCHEME.match(text) and not re.match(r"[A-Za-z]:[\\/]", text):
         raise refuse("git-address", redacted(text))
     raise NotFound(
-        say("There is no folder, archive or repository `{path}`", path=shown(redacted(text))),
-        say("Give a path that exists, or a whole address such as `https://host/owner/repository`"),
+        say("There is no `{path}`", path=shown(redacted(text))),
+        say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
     )
 
 
@@ -266,6 +266,7 @@ def source_from(place: LockedSource, *, base: str) -> Source:
 
     Raises:
         InvalidInput: its kind cannot be fetched, such as `new`.
+        NotFound: its path does not exist here.
     """
     url = place.url
     if place.kind == "git":
@@ -279,7 +280,7 @@ def source_from(place: LockedSource, *, base: str) -> Source:
         return ArchiveSource(_resolve_recorded(url, base), url, place.path)
     raise InvalidInput(
         say("A skill from `{kind}` cannot be fetched again", kind=shown(place.kind)),
-        say("Import it from a folder, an archive or a repository"),
+        say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
     )
 
 
@@ -299,7 +300,7 @@ def _remote(word: str, base: str) -> Source:
     if ENDINGS.search(urlsplit(word).path) and "@" not in word.partition("://")[0]:
         raise InvalidInput(
             say("`{url}` is an archive on another machine", url=shown(redacted(word))),
-            say("Download it, look where it came from, and give the file"),
+            say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
         )
     return GitSource(word, "", path, ref)
 
@@ -310,8 +311,8 @@ def _local(word: str, ref: str, path: str, base: str, *, git: bool = False) -> S
     if not os.path.isdir(full):
         if ref or git:
             raise InvalidInput(
-                say("`{path}` is an archive: it has no branches or tags", path=shown(word)),
-                say("Leave the ref out"),
+                say("`{path}` has no branches or tags", path=shown(word)),
+                say("Give a branch, a tag or a whole commit id"),
             )
         return ArchiveSource(full, url, path)
     bare = all(os.path.exists(os.path.join(full, part)) for part in ("HEAD", "objects", "refs"))
@@ -339,18 +340,22 @@ def _absolute_path(word: str) -> str:
 
 
 def _resolve_recorded(url: str, base: str) -> str:
-    return os.path.normpath(os.path.join(base, os.path.expanduser(url)))
+    full = os.path.normpath(os.path.join(base, os.path.expanduser(url)))
+    if not os.path.lexists(full):
+        raise NotFound(
+            say("There is no `{path}`, which the lockfile names as the source", path=shown(full)),
+            say("Put it there, or install the skill from another source"),
+        )
+    return full
 
 
 def recorded_path(path: str, base: str) -> str:
-    """A local path as recorded in the lockfile of the folder `base`."""
-    full, root = os.path.abspath(path), os.path.abspath(base)
-    project = os.path.dirname(root) if os.path.basename(root) == ".agents" else root
-    home = os.path.expanduser("~")
-    if is_inside(full, project) and project != home:
-        near = os.path.relpath(full, root).replace(os.sep, "/")
-        # `./` marks a path that would be parsed as an address.
-        return f"./{near}" if near[0] == "~" or _REMOTE.match(near) or _SCP.match(near) else near
-    if os.path.isabs(home) and is_inside(full, home):
-        return "~" + full[len(home.rstrip(os.sep)) :].replace(os.sep, "/")
+    """A local path as recorded in the lockfile of the folder `base`: relative when it is near."""
+    full = os.path.abspath(path)
+    with suppress(ValueError):  # another drive
+        near = os.path.relpath(full, base).replace(os.sep, "/")
+        if near.split("/").count("..") <= _MAX_PARENTS:
+            # `./` marks a path that would be parsed as an address.
+            odd = near[0] == "~" or _REMOTE.match(near) or _SCP.match(near)
+            return f"./{near}" if odd else near
     return full.replace(os.sep, "/")

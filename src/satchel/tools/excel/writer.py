@@ -1,8 +1,8 @@
 """The tool excel_write: writes rows into a new workbook.
 
 Everything is checked before a file is touched, an existing file is replaced only on request, and
-the file is written atomically. A text that begins with `=` becomes a formula only on request, and
-never when it refers to something outside the workbook.
+the file is written atomically. A text that begins with `=` stays a text: a formula could start a
+program or call another machine.
 """
 
 from __future__ import annotations
@@ -41,13 +41,6 @@ _MAX_EXACT_INTEGER = 10**15
 """Excel keeps fifteen digits of a number."""
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _SHEET = re.compile(r"[^\[\]:*?/\\\x00-\x1f]{1,31}")
-_REACHES_OUT = re.compile(
-    r"\|[^|]*!"  # DDE: a program is started
-    r"|\b(?:CALL|EXEC|REGISTER|REGISTER\.ID|RTD|WEBSERVICE|FILTERXML|HYPERLINK|IMAGE"
-    r"|IMPORT(?:DATA|FEED|HTML|RANGE|XML)|STOCKHISTORY|SQL\.REQUEST|CUBE\w+)\s*\("
-    r"|\[[^\]]*\][\w .'-]*!|\\\\|(?:https?|ftp|file)://",  # another workbook, another machine
-    re.IGNORECASE,
-)
 
 BAD_ROWS = Failure(
     "bad-rows",
@@ -96,21 +89,6 @@ BAD_SHEET = Failure(
     ),
     Text("Too long, or with a character that Excel refuses", "名称过长，或含 Excel 不允许的字符"),
 )
-UNSAFE_FORMULA = Failure(
-    "unsafe-formula",
-    "PERMISSION_DENIED",
-    Text("The formula reaches out of the workbook", "公式会访问工作簿之外的内容"),
-    Text("{cell}: {formula}"),
-    Text(
-        "Write the value instead, or leave `formulas` false to write it as text",
-        "请直接写入数值，或将 `formulas` 保持为 false 以文本写入",
-    ),
-    Text(
-        "It names a web address, another file, a link or a program",
-        "公式引用了网址、其他文件、链接或程序",
-    ),
-)
-
 _DONE = Text(
     "Wrote {rows} x {columns} cells to `{path}`, sheet `{sheet}`, {range}.",
     "已将 {rows} 行 × {columns} 列写入 `{path}` 的工作表 `{sheet}`，区域 {range}。",
@@ -118,9 +96,8 @@ _DONE = Text(
 _REPLACED = Text("The file that was there is gone.", "原有文件已被替换。")
 _FOLDERS = Text("Made the folder {names}.", "已新建文件夹 {names}。")
 _AS_TEXT = Text(
-    "{count} texts that begin with `=` were written as text; set `formulas` to true to make them "
-    "formulas.",
-    "{count} 个以 `=` 开头的文本已按文本写入；将 `formulas` 设为 true 才会成为公式。",
+    "{count} texts that begin with `=` were written as text, not as formulas.",
+    "{count} 个以 `=` 开头的文本已按文本写入，不作为公式。",
 )
 _LONG_NUMBERS = Text(
     "{count} numbers have more than 15 digits and were written as text, since Excel would round "
@@ -133,18 +110,17 @@ def run(job: Job) -> ToolAnswer:
     """Write a workbook."""
     given = job.arguments
     path, overwrite = str(given["path"]), bool(given["overwrite"])
-    formulas = bool(given["formulas"])
     sheet = str(given["sheet"]).strip() or "Sheet1"
     # 1. Arguments, without touching the disk.
     job.workspace.relative(path, KINDS)
     if not _SHEET.fullmatch(sheet) or sheet[0] == "'" or sheet[-1] == "'":
         raise ToolFailed(BAD_SHEET, sheet=sheet)
     start = _start(str(given["start"]))
-    rows = _check_rows(given["rows"], start, formulas=formulas)
+    rows = _check_rows(given["rows"], start)
     # 2. The target.
     job.workspace.check_target(path, KINDS, overwrite=overwrite)
     # 3. Build the file in memory, then write it atomically.
-    data, as_text, long_numbers = _build(rows, sheet, start, formulas=formulas)
+    data, as_text, long_numbers = _build(rows, sheet, start)
     done = job.workspace.write(path, data, overwrite=overwrite)
     width = max(len(row) for row in rows)
     area = Area(start[0], start[1], start[0] + width - 1, start[1] + len(rows) - 1)
@@ -176,7 +152,7 @@ def _start(text: str) -> tuple[int, int]:
     return area.left, area.top
 
 
-def _check_rows(given: Any, start: tuple[int, int], *, formulas: bool) -> list[list[Any]]:
+def _check_rows(given: Any, start: tuple[int, int]) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for at, row in enumerate(cast("list[Any]", given)):
         if not isinstance(row, list | tuple):
@@ -197,11 +173,11 @@ def _check_rows(given: Any, start: tuple[int, int], *, formulas: bool) -> list[l
         for across, value in enumerate(row):
             column, line = start[0] + across, start[1] + down
             cell = str(Area(column, line, column, line)).partition(":")[0]
-            _check_cell(value, cell, formulas=formulas)
+            _check_cell(value, cell)
     return rows
 
 
-def _check_cell(value: Any, cell: str, *, formulas: bool) -> None:
+def _check_cell(value: Any, cell: str) -> None:
     if value is None or isinstance(value, bool | int):
         return
     if isinstance(value, float):
@@ -214,13 +190,9 @@ def _check_cell(value: Any, cell: str, *, formulas: bool) -> None:
         raise ToolFailed(BAD_CELL, cell=cell, reason=f"{len(value):,} > {_MAX_CELL_CHARS:,}")
     if _CONTROL.search(value):
         raise ToolFailed(BAD_CELL, cell=cell, reason=repr(_CONTROL.findall(value)[0]))
-    if formulas and value.startswith("=") and _REACHES_OUT.search(value):
-        raise ToolFailed(UNSAFE_FORMULA, cell=cell, formula=value[:80])
 
 
-def _build(
-    rows: list[list[Any]], sheet: str, start: tuple[int, int], *, formulas: bool
-) -> tuple[bytes, int, int]:
+def _build(rows: list[list[Any]], sheet: str, start: tuple[int, int]) -> tuple[bytes, int, int]:
     """The workbook, the number of texts like formulas, and of numbers written as text."""
     from openpyxl import Workbook
 
@@ -241,8 +213,6 @@ def _build(
                 value, long_numbers = str(value), long_numbers + 1  # noqa: PLW2901
             cell.value = value
             if isinstance(value, str) and cell.data_type != "s":
-                if value.startswith("=") and formulas:
-                    continue
                 # A text such as `=1+1` or `#N/A`. The quote prefix keeps it a text when edited.
                 as_text += value.startswith("=")
                 cell.data_type = "s"
@@ -307,18 +277,6 @@ TOOL = PackagedTool(
             rule={"maxLength": 20},
         ),
         PackagedParameter(
-            "formulas",
-            "boolean",
-            required=False,
-            default=False,
-            description=Text(
-                "Whether texts that begin with = become formulas; false by default, and they stay "
-                "text. Formulas that reach out of the workbook are refused. Example: true",
-                "以 = 开头的文本是否作为公式写入，默认 false，即按文本写入。"
-                "访问外部内容的公式会被拒绝。示例：true",
-            ),
-        ),
-        PackagedParameter(
             "overwrite",
             "boolean",
             required=False,
@@ -338,7 +296,6 @@ TOOL = PackagedTool(
         BAD_CELL,
         BAD_SHEET,
         BAD_RANGE,
-        UNSAFE_FORMULA,
     ),
     run,
     example={

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
-from satchel.errors import Blocked, Conflict, Incomplete, InvalidInput, SatchelError
+from satchel.errors import Blocked, Incomplete, InvalidInput, SatchelError
 from satchel.i18n import say
 from satchel.presentation.changes import (
-    EVERY,
+    REST,
     done_words,
-    is_idle,
+    ids_to_leave,
+    install_words,
     show_diff,
     show_history,
     show_plan,
-    unconfirmed_ids,
 )
 from satchel.presentation.drafts import Remark, remark_of
 from satchel.presentation.skills import find_file, find_skill, key_of, show_scopes
 from satchel.presentation.wording import undone_words
-from satchel.store.history import Undone
 from satchel.store.store import Receipt
+from satchel.store.undo import Undone
 from satchel.ui.flash import Flash
 from satchel.ui.state import plan_expired
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
@@ -31,7 +32,6 @@ from satchel.ui.templating import address, app_state, go_to, page, part, wants_p
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from satchel.presentation.changes import PlanShown
     from satchel.store.plan import ChangePlan
     from satchel.store.store import Store
     from satchel.ui.state import AppState, PendingPlan
@@ -58,18 +58,14 @@ def _show_new_plan(request: Request, ref: str, op: str) -> Response:
     state = app_state(request)
     skill = find_file(state.satchel, ref)
     store, ids = state.satchel.store_of(skill), [skill.head.id]
-    pending = state.plans.add(store, _new_plan(state, store, op, ids), ids=ids)
-    return go_to(request, f"/plans/{pending.key}")
-
-
-def _new_plan(state: AppState, store: Store, op: str, ids: Sequence[str]) -> ChangePlan:
-    """Make a plan for skills that are installed already."""
     if op == "lock":
-        return store.plan_lock(ids)
-    if op == "install":
+        plan = store.plan_lock(ids)
+    elif op == "install":
         # Users on other machines must not fetch with the owner's git, keys and folders.
-        return store.plan_install(ids, frozen=True, fetch=not state.access.has_remote_users)
-    return store.plan_remove(ids)
+        plan = store.plan_install(ids, frozen=True, fetch=not state.access.has_remote_users)
+    else:
+        plan = store.plan_remove(ids)
+    return go_to(request, f"/plans/{state.plans.add(store, plan).key}")
 
 
 @router.get("/plans/{key}")
@@ -111,39 +107,29 @@ def confirm(
     request: Request,
     key: str,
     accept_risk: Annotated[str, Form(max_length=500)] = "",
-    overwrite: Annotated[list[str] | None, Form()] = None,
+    take: Annotated[list[str] | None, Form()] = None,
 ) -> Response:
-    """Apply a plan; skills whose overwrite is not confirmed stay unchanged."""
+    """Apply a plan; of an import, the selected skills."""
     state = app_state(request)
-    with state.plans.lock(key):
+    with state.plans.confirming:
         if seen := state.plans.result_url(key):  # a second click
             return go_to(request, seen)
-        return _confirm(request, state, state.plans.get(key), accept_risk, overwrite or ())
+        return _confirm(request, state, state.plans.get(key), accept_risk, take or ())
 
 
 def _confirm(
     request: Request, state: AppState, pending: PendingPlan, reason: str, ticked: Sequence[str]
 ) -> Response:
     plan = pending.plan
-    leave = unconfirmed_ids(plan, ticked)
-    if is_idle(plan, leave):
-        trouble = remark_of(
-            InvalidInput(
-                say("Nothing was done: you did not tick what may be overwritten"),
-                say("Tick the box, then press the button again"),
-            )
-        )
-        return _plan_page(request, pending, trouble, 422, reason=reason)
+    leave = ids_to_leave(plan, ticked)
+    if leave and len(leave) == len(plan.changes):
+        trouble = remark_of(InvalidInput(say("No skill is selected")))
+        return _plan_page(request, pending, trouble, 422, reason=reason, ticked=ticked)
     try:
         receipt = apply(state, pending.key, reason, leave)
     except Blocked as exc:
-        words = Remark(
-            "bad", "✗", "", 0, exc.message, say("Read what it found. To install it all the same, "
-                                                "type why")
-        )  # fmt: skip
+        words = Remark("bad", "✗", "", 0, exc.message, say("To install it anyway, give a reason"))
         return _plan_page(request, pending, words, 403, ticked=ticked)
-    except Conflict as exc:
-        return _plan_again(request, state, pending, exc)
     seen = _done(state, pending.store, plan, receipt)
     state.plans.set_result_url(pending.key, seen)
     return go_to(request, seen)
@@ -153,9 +139,8 @@ def _confirm(
 def reject(request: Request, key: str) -> Response:
     """Drop a plan."""
     state = app_state(request)
-    drop_plan(state, key)
-    note = Flash(say("Nothing was changed"), tone="info")
-    return go_to(request, address("/skills", told=state.flash.add(note)))
+    _release(state, state.plans.pop(key))
+    return go_to(request, "/skills")
 
 
 @router.get("/history")
@@ -203,43 +188,20 @@ def _done(state: AppState, store: Store, plan: ChangePlan, receipt: Receipt) -> 
     """The URL that shows the result, with an undo button."""
     words, more = done_words(plan, receipt)
     here = [step.id for step in receipt.done if step.kind != "remove"]
-    links: list[tuple[str, str]] = []
     shown = ""
-    for skill_id in here[:3]:
-        try:
-            found = find_skill(state.satchel, store.scope.target(skill_id))
-        except SatchelError:  # it was removed meanwhile, or a setting excludes it
-            continue
-        links.append((say("Open `{name}`", name=skill_id), address("/skill", ref=found.ref)))
-        shown = found.ref if len(here) == 1 else ""
+    if len(here) == 1:
+        with suppress(SatchelError):  # it was removed meanwhile, or a setting excludes it
+            shown = find_skill(state.satchel, store.scope.target(here[0])).ref
     note = Flash(
         words,
         more,
         "warn" if receipt.left or receipt.trouble or not receipt.done else "good",
         store.scope.name,
         receipt.number,
-        links=tuple(links),
+        links=((say("Open"), address("/skill", ref=shown)),) if shown else (),
     )
     row = f"#row-{key_of(shown)}" if shown else ""
     return address("/skills", open=shown, told=state.flash.add(note)) + row
-
-
-def _plan_again(request: Request, state: AppState, pending: PendingPlan, exc: Conflict) -> Response:
-    """After a conflict: make the same plan again from the current state."""
-    try:
-        if pending.ids:
-            plan = _new_plan(state, pending.store, pending.plan.op, pending.ids)
-            fresh = state.plans.add(pending.store, plan, ids=pending.ids)
-        else:
-            source = state.imports.get(pending.import_key)
-            fresh = state.plans.get(state.imports.choose(source, source.chosen))
-    except SatchelError:
-        # The plan cannot be made again: report the conflict.
-        raise exc from None
-    words = say("Nothing was done. This is how it looks now; decide again")
-    told = state.flash.add(Flash(exc.message, (words,), "warn"))
-    state.plans.set_result_url(pending.key, address(f"/plans/{fresh.key}", told=told))
-    return _plan_page(request, fresh, remark_of(exc)._replace(fix=words), 409)
 
 
 def _plan_page(
@@ -249,27 +211,25 @@ def _plan_page(
     status: int = 200,
     *,
     reason: str = "",
-    ticked: Sequence[str] = (),
+    ticked: Collection[str] | None = None,
 ) -> Response:
+    try:
+        shown = show_plan(pending.plan, pending.store)
+    except OSError as exc:  # the plan was dropped while it was read
+        raise plan_expired() from exc
     return page(
         request,
         "change/plan.html",
         status=status,
         key=pending.key,
-        plan=_shown(pending),
+        plan=shown,
         about=pending,
         trouble=trouble,
-        every=EVERY,
+        rest=REST,
+        many=install_words("{count}"),
         reason=reason,
-        ticked=ticked,
+        ticked=shown.ticked if ticked is None else ticked,
     )
-
-
-def _shown(pending: PendingPlan) -> PlanShown:
-    try:
-        return show_plan(pending.plan, pending.store)
-    except OSError as exc:  # the plan was dropped while it was read
-        raise plan_expired() from exc
 
 
 # --- applying -----------------------------------------------------------------------------
@@ -287,9 +247,8 @@ def apply(state: AppState, key: str, accept_risk: str = "", leave: Collection[st
     Raises:
         NotFound: it is no longer pending.
         Blocked: nothing was changed, and it is still pending.
-        Conflict: something changed meanwhile. It is no longer pending; its import is still open.
-        SatchelError: it failed; the error states whether something was changed. It is no longer
-            pending.
+        SatchelError: it failed, or something changed meanwhile; the error states whether something
+            was changed. It is no longer pending.
     """
     pending = state.plans.pop(key)
     try:
@@ -299,10 +258,9 @@ def apply(state: AppState, key: str, accept_risk: str = "", leave: Collection[st
         state.plans.restore(pending)
         raise
     except BaseException:
-        state.plans.release(pending)
+        _release(state, pending)
         raise
-    state.plans.release(pending)
-    state.imports.drop(pending.import_key)
+    _release(state, pending)
     state.library_changed()
     return receipt
 
@@ -335,13 +293,7 @@ def undo_change(state: AppState, store: Store, number: int, *, redo: bool) -> Un
     return done
 
 
-def drop_plan(state: AppState, key: str) -> None:
-    """Drop a pending plan and its import.
-
-    Raises:
-        NotFound: it is no longer pending.
-    """
-    pending = state.plans.pop(key)
+def _release(state: AppState, pending: PendingPlan) -> None:
     state.plans.release(pending)
     state.imports.drop(pending.import_key)
 

@@ -1,15 +1,19 @@
-"""The event stream of open pages."""
+"""The event stream of open pages, and the badges of the tabs."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
-from satchel.ui.templating import app_state
+from satchel.errors import SatchelError
+from satchel.presentation.skill_index import count_unusable
+from satchel.ui.templating import app_state, part
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from satchel.ui.state import AppState
 
 router = APIRouter()
+MAX_BADGE = 99
 _NAME = re.compile(r"goals|goal:[\w-]{1,128}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -41,6 +46,22 @@ async def live(
     number = int(last) if _NUMBER.fullmatch(last) else None
     stream = _while_signed_in(state, session, wanted, number)
     return StreamingResponse(stream, media_type="text/event-stream")
+
+
+@router.get("/badges")
+async def badges(request: Request) -> Response:
+    """The number of waiting goals, and of broken or blocked skills; loaded after the page."""
+    state = app_state(request)
+    waiting = 0
+    if not state.goals.shared:  # another machine's engine may take seconds
+        with suppress(SatchelError):
+            found = await state.goals.call(
+                lambda engine: engine.list(states=("asking",), limit=MAX_BADGE)
+            )
+            waiting = len(found)
+    loaded = state.loading.reading.state.ran
+    problems = await run_in_threadpool(count_unusable, state.satchel) if loaded else 0
+    return part(request, "badges.html", waiting=waiting, problems=problems)
 
 
 async def _while_signed_in(

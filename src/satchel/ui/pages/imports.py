@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Form, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from satchel.errors import InvalidInput, SatchelError
+from satchel.errors import SatchelError
 from satchel.i18n import say
-from satchel.presentation.changes import done_words
-from satchel.presentation.drafts import existing_ids, id_for, remark_of, show_new
-from satchel.presentation.skills import find_skill, key_of, scope_words, show_scopes
+from satchel.presentation.changes import MAX_STEPS_SHOWN, done_words
+from satchel.presentation.drafts import id_for, remark_of, show_new
+from satchel.presentation.skills import find_skill, key_of, show_scopes
 from satchel.ui.flash import Flash
 from satchel.ui.imports import require_remote
 from satchel.ui.middleware import MAX_UPLOAD_BYTES
@@ -21,25 +21,11 @@ from satchel.ui.templating import address, app_state, go_to, page, part, wants_p
 from satchel.ui.uploads import MAX_FILES, receive_archive, receive_folder, spool
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from satchel.store.planner import SelectedSkill
     from satchel.store.store import Store
-    from satchel.ui.imports import PendingImport
 
 router = APIRouter()
 Scope = Literal["project", "global"]
-MAX_CHOICES = 400
-"""More skills of one source can only be imported together."""
 _MAX_FIELD_CHARS = 2_048
-
-
-class ImportChoice(NamedTuple):
-    """One skill of a source, with its id and checkbox."""
-
-    pick: SelectedSkill
-    id: str
-    ticked: bool
 
 
 # --- new skill ----------------------------------------------------------------------------
@@ -145,13 +131,16 @@ async def import_upload(request: Request) -> Response:
     """Import a zip or tar, or a folder uploaded as files with their paths."""
     state = app_state(request)
     is_archive = request.url.path == "/skills/import/zip"
-    receive = receive_archive if is_archive else receive_folder
-    add_upload = state.imports.archive if is_archive else state.imports.folder
     async with spool() as folder:
-        sent = await receive(request, folder)
-        store = state.satchel.store(sent.scope)
-        pending = await run_in_threadpool(add_upload, store, sent, folder)
-    return _next_page(request, pending)
+        sent = await (receive_archive if is_archive else receive_folder)(request, folder)
+        pending = await run_in_threadpool(
+            state.imports.upload,
+            state.satchel.store(sent.scope),
+            sent,
+            folder,
+            is_archive=is_archive,
+        )
+    return go_to(request, f"/plans/{pending.plan}")
 
 
 @router.post("/skills/import/git")
@@ -175,46 +164,37 @@ def import_git(
 
 
 @router.get("/skills/import/{key}")
-def choose_page(request: Request, key: str) -> Response:
-    """Show the progress of a fetch, then the selection of skills and ids."""
-    return _choose_page(request, app_state(request).imports.get(key))
+def fetch_page(request: Request, key: str) -> Response:
+    """Show the progress of a fetch; the plan when it has one."""
+    pending = app_state(request).imports.get(key)
+    if pending.plan:
+        return go_to(request, f"/plans/{pending.plan}")
+    return page(request, "change/fetch.html", pending=pending)
 
 
 @router.get("/skills/import/{key}/progress")
 def progress(request: Request, key: str) -> Response:
     """Show the progress; polled every half second."""
     pending = app_state(request).imports.get(key)
-    if pending.state in ("choosing", "planned"):
-        return _next_page(request, pending)
+    if pending.plan:
+        return go_to(request, f"/plans/{pending.plan}")
     return part(request, "change/fetching.html", pending=pending)
 
 
-@router.post("/skills/import/{key}")
-def choose(
-    request: Request,
-    key: str,
-    take: Annotated[list[int] | None, Form()] = None,
-    ids: Annotated[list[str] | None, Form()] = None,
-    everything: Annotated[bool, Form()] = False,
-) -> Response:
-    """Plan the import of the selected skills, and show the plan."""
+@router.post("/skills/import/{key}/rename")
+async def rename(request: Request, key: str) -> Response:
+    """Plan the import again with another id for one skill."""
     state = app_state(request)
     pending = state.imports.get(key)
-    wanted: dict[str, str] | None = None
-    if not everything:
-        given = ids or []
-        wanted = {
-            pending.picks[at].path: given[at].strip()
-            for at in take or ()
-            if 0 <= at < min(len(given), len(pending.picks))
-        }
+    async with request.form(max_files=0, max_fields=MAX_STEPS_SHOWN + 1) as form:
+        old = str(form.get("old", ""))
+        new = str(form.get(f"id.{old}", "")).strip()
     try:
-        state.imports.choose(pending, wanted)
-    except InvalidInput as exc:
-        return _choose_page(
-            request, pending, exc, _rejected_choices(pending, ids or (), take or ())
-        )
-    return _next_page(request, pending)
+        plan = await run_in_threadpool(state.imports.rename, pending, old, new)
+    except SatchelError as exc:
+        note = Flash(exc.message, (exc.hint,) if exc.hint else (), "bad")
+        return go_to(request, address(f"/plans/{pending.plan}", told=state.flash.add(note)))
+    return go_to(request, f"/plans/{plan}")
 
 
 @router.post("/skills/import/{key}/cancel")
@@ -224,47 +204,4 @@ def cancel(request: Request, key: str) -> Response:
     pending = state.imports.get(key)
     state.imports.drop(key)
     state.plans.drop(pending.plan)
-    note = Flash(say("Nothing was changed"), tone="info")
-    return go_to(request, address("/skills/import", told=state.flash.add(note)))
-
-
-def _choose_page(
-    request: Request,
-    pending: PendingImport,
-    exc: SatchelError | None = None,
-    typed: Iterable[ImportChoice] | None = None,
-) -> Response:
-    choices = list(_chosen(pending) if typed is None else typed)
-    return page(
-        request,
-        "change/choose.html",
-        status=422 if exc is not None else 200,
-        pending=pending,
-        choices=choices,
-        more=max(0, len(pending.picks) - MAX_CHOICES),
-        there=existing_ids(pending.store, [one.pick.id for one in choices]),
-        place=scope_words(pending.store.scope.name),
-        trouble=remark_of(exc) if exc is not None else None,
-    )
-
-
-def _chosen(pending: PendingImport) -> Iterable[ImportChoice]:
-    """The last selection; all skills at first."""
-    known = pending.chosen if pending.plan else None
-    chosen = {pick.path: pick.id for pick in pending.picks} if known is None else known
-    for pick in pending.picks[:MAX_CHOICES]:
-        yield ImportChoice(pick, chosen.get(pick.path, pick.id), pick.path in chosen)
-
-
-def _rejected_choices(
-    pending: PendingImport, ids: Sequence[str], take: Collection[int]
-) -> Iterable[ImportChoice]:
-    """The selection of a form that is invalid."""
-    for at, pick in enumerate(pending.picks[:MAX_CHOICES]):
-        yield ImportChoice(pick, ids[at] if at < len(ids) else pick.id, at in take)
-
-
-def _next_page(request: Request, pending: PendingImport) -> Response:
-    """Redirect to the plan, or to the selection."""
-    planned = pending.state == "planned"
-    return go_to(request, f"/plans/{pending.plan}" if planned else f"/skills/import/{pending.key}")
+    return go_to(request, "/skills/import")

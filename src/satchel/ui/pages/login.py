@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match
 
 from satchel.i18n import LANGUAGES, say
@@ -43,14 +43,6 @@ _HIDDEN_FIELDS = frozenset(("password", "scope"))
 _FORM_SLOTS = threading.BoundedSemaphore(4)
 
 
-class TypedField(NamedTuple):
-    """The text of one form field."""
-
-    label: str
-    """Empty for a hidden field."""
-    text: str
-
-
 @router.get("/")
 def home() -> Response:
     """Redirect to the list of skills."""
@@ -69,7 +61,7 @@ def enter(
         opened = access.enter_by_link(token)
         if opened is not None:
             return _start_session(request, opened)
-        words = say("This link was used, or is too old. The terminal has the newest")
+        words = say("This link was used or has expired. The terminal shows a new one")
         return _login_page(request, words, 403)
     if request.state.session is not None:
         return RedirectResponse(HOME_PATH, 303)
@@ -87,7 +79,7 @@ def enter_by_password(
     if opened is not None:
         return _start_session(request, opened)
     wait = max(1, round(access.closed_for()))
-    words = say("That is not the password, or it came too soon. Try again in {count} s", count=wait)
+    words = say("Wrong password, or too many tries. Try again in {count} s", count=wait)
     return _login_page(request, words, 403)
 
 
@@ -108,15 +100,8 @@ def choose_language(request: Request, name: Annotated[str, Form(max_length=8)]) 
     """Set the language of this browser."""
     answer = RedirectResponse(_page_before(request), 303)
     if name in LANGUAGES:
-        answer.set_cookie(
-            LANGUAGE_COOKIE,
-            name,
-            max_age=_LANGUAGE_COOKIE_S,
-            path="/",
-            samesite="strict",
-            httponly=True,
-            secure=_secure(request),
-        )
+        secure = _secure(request)
+        give_cookie(answer, LANGUAGE_COOKIE, name, secure=secure, seconds=_LANGUAGE_COOKIE_S)
     return answer
 
 
@@ -125,7 +110,7 @@ def _start_session(request: Request, opened: tuple[UiSession, str]) -> Response:
     if request.headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
         # The cookie is not sent in a navigation that another site began, so this page begins
         # another.
-        answer = page(request, "door_opened.html", home=HOME_PATH)
+        answer = page(request, "login_done.html", home=HOME_PATH)
     else:
         answer = RedirectResponse(HOME_PATH, 303)
     if request.state.session is not None:
@@ -135,35 +120,22 @@ def _start_session(request: Request, opened: tuple[UiSession, str]) -> Response:
 
 
 @router.get("/session")
-def session(request: Request) -> Response:
-    """Return the CSRF token, for a page that was loaded in an earlier session."""
-    return JSONResponse({"csrf": request.state.session.csrf})
+def session() -> Response:
+    """Tell a page whether it is signed in; without a session the middleware answers 401."""
+    return Response(status_code=204)
 
 
 async def too_late(request: Request) -> Response:
     """Answer a change from an ended session: it is refused, and the typed text is shown."""
-    if request.state.session is not None:
-        return await _other_session(request)
-    words = say("Nobody is signed in any more, and nothing was changed")
+    words = say("You are signed out. Nothing was changed")
     if "hx-request" in request.headers:
-        hint = say("Sign in with another tab, then try it again here: what you typed is still here")
+        hint = say("Sign in with another tab, then try again here")
         return answer_failure(request, PageError(401, words, hint))
     return _login_page(request, words, 401, await _typed(request))
 
 
-async def _other_session(request: Request) -> Response:
-    """The page was loaded in an earlier session and carries its CSRF token."""
-    words = say("This page was of another session, and nothing was changed")
-    if "hx-request" in request.headers:
-        return answer_failure(request, PageError(403, words, say("Load the page again")))
-    typed = await _typed(request)
-    hint = say("Open the page again. What you typed is below") if typed else ""
-    failure = PageError(403, words, hint or say("Open the page again"))
-    return answer_failure(request, failure, typed)
-
-
-async def _typed(request: Request) -> tuple[TypedField, ...]:
-    """The texts of a form, which a browser loses when it goes back.
+async def _typed(request: Request) -> tuple[tuple[str, str], ...]:
+    """Labels and texts of a form, which a browser loses when it goes back.
 
     This needs no session, so only few are read at a time.
     """
@@ -176,13 +148,9 @@ async def _typed(request: Request) -> tuple[TypedField, ...]:
         return ()
     finally:
         _FORM_SLOTS.release()
-    named = (
-        TypedField(label_of("body", name), text)
-        for name, text in found
-        if name not in _HIDDEN_FIELDS
-    )
+    named = ((label_of("body", name), text) for name, text in found if name not in _HIDDEN_FIELDS)
     # Hidden fields are one word: a digest, a number, a name.
-    return tuple(one for one in named if len(one.text.split(None, 1)) > (0 if one.label else 1))
+    return tuple(one for one in named if len(one[1].split(None, 1)) > (0 if one[0] else 1))
 
 
 def _page_before(request: Request) -> str:
@@ -197,13 +165,8 @@ def _page_before(request: Request) -> str:
     if parts.path in OPEN_PATHS:  # its query was for one use
         return LOGGED_OUT_PATH if f"{parts.path}?{parts.query}" == LOGGED_OUT_PATH else LOGIN_PATH
     # The response to a POST may be at an address without a GET route.
-    asked: Scope = {
-        "type": "http",
-        "method": "GET",
-        "path": parts.path,
-        "root_path": "",
-        "headers": [],
-    }
+    asked: Scope = {"type": "http", "method": "GET", "root_path": "", "headers": []}
+    asked["path"] = parts.path
     found = {route.matches(asked)[0] for route in request.app.routes}
     if Match.PARTIAL in found and Match.FULL not in found:
         return HOME_PATH
@@ -218,7 +181,7 @@ def _login_page(
     request: Request,
     words: str,
     status: int,
-    typed: Sequence[TypedField] = (),
+    typed: Sequence[tuple[str, str]] = (),
     *,
     out: bool = False,
 ) -> Response:
@@ -228,6 +191,5 @@ def _login_page(
     from_us = request.headers.get("sec-fetch-site", "") in {"same-origin", "none"}
     inside = request.state.session is not None
     known = inside or not (out or typed or from_us)
-    return page(
-        request, "door.html", status=status, words=words, way=way, typed=typed, out=out, known=known
-    )
+    values = {"words": words, "way": way, "typed": typed, "out": out, "known": known}
+    return page(request, "login.html", status=status, **values)

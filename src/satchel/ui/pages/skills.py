@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request
-from starlette.responses import Response
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
 
-from satchel.errors import NotFound
+from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import say
-from satchel.presentation import skill_page, trust
-from satchel.presentation.files import detail_of, list_files, read_file
+from satchel.presentation import skill_page
+from satchel.presentation.changes import done_words
+from satchel.presentation.files import export_skills, read_file
+from satchel.presentation.skill_index import SkillFilter
 from satchel.presentation.skills import (
     MAX_SEARCH_CHARS,
     broken_at,
     find_checked,
-    find_name,
+    find_file,
     find_skill,
-    key_of,
+    highlight,
     list_skills,
+    listing_words,
+    match_reason,
+    own_scope,
     source_words,
     state_words,
 )
 from satchel.presentation.trust import can_revoke, show_folder
 from satchel.tools.framing import printable
 from satchel.ui.flash import Flash
+from satchel.ui.pages.changes import apply_all
 from satchel.ui.skill_html import render
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from satchel.satchel import Satchel
     from satchel.skill.model import Skill
+    from satchel.store.store import Store
 
 router = APIRouter()
-WORDS: dict[str, Any] = {"source_words": source_words, "state_words": state_words}
+WORDS: dict[str, Any] = {
+    "source_words": source_words, "state_words": state_words, "listing_words": listing_words,
+}  # fmt: skip
+Ref = Annotated[str, Query(min_length=1, max_length=4096)]
+MAX_CHOSEN = 500
 
 
 @router.get("/skills")
@@ -43,120 +59,194 @@ def skills(
     q: str = "",
     source: str = "",
     state: str = "",
+    tools: bool = False,
+    sort: str = "",
     at: Annotated[int, Query(alias="page", ge=1, le=10_000_000)] = 1,
     opened: Annotated[str, Query(alias="open", max_length=4_096)] = "",
 ) -> Response:
     """Show the list; only its rows for htmx."""
     shared = app_state(request)
     satchel = shared.satchel
-    listing = list_skills(satchel, words=q, source=source, state=state, page=at, opened=opened)
+    if not shared.loading.is_loaded():
+        return page(request, "skills/loading.html", status=204 if wants_part(request) else 200)
+    indexed = not q.strip() or shared.loading.is_indexed()
+    listing = list_skills(
+        satchel, words=q, wanted=SkillFilter(source, state, tools), sort=sort, page=at,
+        opened=opened, indexed=indexed,
+    )  # fmt: skip
     values: dict[str, Any] = {
         "listing": listing,
         "longest": MAX_SEARCH_CHARS,
+        "highlight": highlight,
+        "indexing": None if indexed else shared.loading.indexing.state,
         "folder": None if q.strip() else show_folder(satchel, shared.review, listing.untrusted),
         "can_revoke": can_revoke(satchel),
         **WORDS,
     }
-    if wants_part(request):
-        return part(request, "skills/list.html", alone=True, **values)
-    return page(request, "skills/page.html", alone=False, **values)
+    return page(request, f"skills/{'list' if wants_part(request) else 'page'}.html", **values)
+
+
+@router.get("/skills/reason")
+def reason(request: Request, ref: Ref, q: Annotated[str, Query(max_length=400)]) -> Response:
+    """Show why a search finds a skill."""
+    words = match_reason(app_state(request).satchel, ref, q)
+    return part(request, "skills/reason.html", words=words)
+
+
+@router.post("/skills/chosen")
+def chosen(
+    request: Request,
+    do: Annotated[Literal["remove", "export"], Form()],
+    refs: Annotated[list[str] | None, Form(alias="ref", max_length=MAX_CHOSEN)] = None,
+) -> Response:
+    """Plan the removal of several skills, or export them."""
+    state = app_state(request)
+    if not refs:
+        raise InvalidInput(say("No skill is selected"), say("Try again"))
+    found = [find_file(state.satchel, ref) for ref in dict.fromkeys(refs)]
+    if do == "export":
+        return _export(found)
+    stores: dict[str, tuple[Store, list[str]]] = {}
+    for skill in found:
+        store = state.satchel.store_of(skill)
+        stores.setdefault(store.scope.name, (store, []))[1].append(skill.head.id)
+    if len(stores) > 1:
+        raise Refused(
+            say("The selected skills are in different scopes"), say("Remove one scope at a time")
+        )
+    [(store, ids)] = stores.values()
+    pending = state.plans.add(store, store.plan_remove(ids))
+    return go_to(request, f"/plans/{pending.key}")
+
+
+def _export(found: Sequence[Skill]) -> Response:
+    folder = tempfile.mkdtemp(prefix="satchel-export-")
+    cleanup = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        path, name = export_skills(found, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return FileResponse(path, media_type="application/zip", filename=name, background=cleanup)
 
 
 @router.post("/skills/trust")
-def trust_folder(request: Request) -> Response:
-    """Trust the project's folder."""
-    app_state(request).satchel.trust()
-    return _decided(request, Flash(say("The skills of this folder are used, now and later")))
-
-
 @router.post("/skills/untrust")
-def untrust_folder(request: Request) -> Response:
-    """Revoke trust in the project's folder."""
-    if not app_state(request).satchel.untrust():
-        raise NotFound(say("This folder was not trusted"), say("Load the page again"))
-    return _decided(request, Flash(say("The folder is trusted no more")))
-
-
-def _decided(request: Request, note: Flash) -> Response:
+def trust_folder(request: Request, ref: str = "") -> Response:
+    """Trust the project's folder, or revoke that."""
     state = app_state(request)
+    note = Flash(say("This folder is trusted"))
+    if request.url.path == "/skills/trust":
+        state.satchel.trust()
+    elif state.satchel.untrust():
+        note = Flash(say("Trust revoked"))
+    else:
+        raise NotFound(say("Its folder is not trusted"), say("Reload the page"))
     state.library_changed()
-    return go_to(request, address("/skills", told=state.flash.add(note)))
-
-
-@router.get("/skills/row")
-def row(request: Request, ref: str) -> Response:
-    """Show the details of a row."""
-    detail = detail_of(app_state(request).satchel, ref)
-    template = "skills/detail.html" if wants_part(request) else "skills/detail_page.html"
-    return page(request, template, detail=detail, **WORDS)
-
-
-@router.get("/skills/file")
-def file(request: Request, ref: str, path: str = "") -> Response:
-    """Show one file; without htmx, as a page."""
-    satchel = app_state(request).satchel
-    content = read_file(satchel, ref, path)
-
-    def link(other: str) -> str:
-        return address("/skills/file", ref=ref, path=other)
-
-    values: dict[str, Any] = {
-        "ref": ref,
-        "key": key_of(ref),
-        "content": content,
-        "shown": render(content, link) if content.kind == "text" else None,
-    }
-    if wants_part(request):
-        return part(request, "skills/file.html", **values)
-    name = find_name(satchel, ref)
-    return page(
-        request, "skills/file_page.html", name=name, files=list_files(satchel, ref), **values
-    )
+    page_url = "/skill" if ref else "/skills"
+    return go_to(request, address(page_url, ref=ref, told=state.flash.add(note)))
 
 
 # --- one skill ----------------------------------------------------------------------------
 
 
-Ref = Annotated[str, Query(min_length=1, max_length=4096)]
-
-
 @router.get("/skill")
-def one_skill(request: Request, ref: Ref, goal: str = "", everywhere: bool = False) -> Response:
+def one_skill(
+    request: Request,
+    ref: Ref,
+    goal: str = "",
+    path: Annotated[str, Query(max_length=4_096)] = "",
+    raw: bool = False,
+    everywhere: bool = False,
+) -> Response:
     """Show the page; as a fragment, only its status, when the library changed."""
     satchel = app_state(request).satchel
-    if os.path.isabs(ref) and broken_at(satchel, ref) is not None:
-        return go_to(request, address("/skills/row", ref=ref))  # a broken file has no status page
-    skill = find_checked(satchel, ref)
+    skill, item = None, broken_at(satchel, ref) if os.path.isabs(ref) else None
+    if item is not None:
+        shown, raw = skill_page.broken_page(satchel, item), True
+    else:
+        skill = find_checked(satchel, ref)
+        shown = skill_page.page_of(satchel, skill)
     if wants_part(request):
-        told = skill_page.page_of(satchel, skill)
-        return part(request, "skill/story.html", skill=skill, story=told)
-    asked = skill_page.explain_request(satchel, skill, goal) if goal.strip() else None
-    found = skill_page.agents_of(satchel, skill, user=everywhere)
-    return _whole(request, satchel, skill, agents=found, asked=asked, outcome=None)
-
-
-def _whole(request: Request, satchel: Satchel, skill: Skill, **values: Any) -> Response:
-    told = skill_page.page_of(satchel, skill)
+        return part(request, "skill/status.html", shown=shown)
+    content = _file_values(satchel, shown.row.ref, path or shown.own, raw=raw)
+    if path and content["failure"]:
+        raise content["failure"]
+    asked = None
+    if skill is not None and goal.strip():
+        asked = skill_page.explain_request(satchel, skill, goal)
     return page(
         request,
         "skill/page.html",
-        skill=skill,
-        story=told,
-        trust=trust.show_trust(satchel, skill, told.row.state),
-        modified=trust.modified_files(satchel, skill),
-        **values,
+        shown=shown,
+        ref=shown.row.ref,
+        asked=asked,
+        agents=skill_page.agents_of(satchel, skill, user=everywhere) if skill is not None else None,
+        **content,
     )
 
 
-@router.get("/skill/why")
-def why(request: Request, ref: Ref, goal: str = "") -> Response:
-    """Show whether it would be selected for a request."""
-    satchel = app_state(request).satchel
-    skill = find_skill(satchel, ref)
+@router.get("/skill/file")
+def file(request: Request, ref: Ref, path: str = "", raw: bool = False) -> Response:
+    """Show one file; without htmx, on the page of the skill."""
     if not wants_part(request):
-        return go_to(request, address("/skill", ref=skill.ref, goal=goal) + "#question")
-    asked = skill_page.explain_request(satchel, skill, goal)
-    return part(request, "skill/asked.html", skill=skill, asked=asked)
+        return go_to(request, address("/skill", ref=ref, path=path, raw=raw) + "#files")
+    values = _file_values(app_state(request).satchel, ref, path, raw=raw)
+    if failure := values["failure"]:
+        raise failure
+    return part(request, "skill/file.html", ref=ref, **values)
+
+
+def _file_values(satchel: Satchel, ref: str, path: str, *, raw: bool) -> dict[str, Any]:
+    """The values of `skill/file.html`; on the page of a skill an error must not hide the rest."""
+    try:
+        content = read_file(satchel, ref, path)
+        editable = content.kind == "text" and bool(own_scope(satchel, find_file(satchel, ref)))
+    except SatchelError as exc:
+        return {"content": None, "file": None, "failure": exc, "editable": False, "bad": 0}
+
+    def link(other: str) -> str:
+        return address("/skill/file", ref=ref, path=other)
+
+    item = broken_at(satchel, ref)
+    return {
+        "content": content,
+        "file": render(content, link, raw=raw) if content.kind == "text" else None,
+        "failure": None,
+        "editable": editable,
+        "bad": item.problem.line if item is not None else 0,
+    }
+
+
+@router.post("/skill/rename")
+def rename(request: Request, ref: Ref, name: Annotated[str, Form(max_length=200)]) -> Response:
+    """Rename a skill."""
+    state = app_state(request)
+    skill = find_file(state.satchel, ref)
+    store = state.satchel.store_of(skill)
+    with store.plan_rename(skill.head.id, name.strip()) as plan:
+        receipt = apply_all(state, store, plan)
+        words, more = done_words(plan, receipt)
+    found = find_skill(state.satchel, store.scope.target(name.strip()))
+    note = Flash(words, more, "good", store.scope.name, receipt.number)
+    return _back(request, found.ref, note)
+
+
+@router.post("/skill/update")
+def update(request: Request, ref: Ref) -> Response:
+    """Plan the update of a skill from its source, and show the plan."""
+    state = app_state(request)
+    if state.access.has_remote_users:  # they must not fetch with the owner's git and keys
+        raise Refused(
+            say("Skills cannot be updated here"), say("Run `satchel update` in the terminal")
+        )
+    skill = find_file(state.satchel, ref)
+    store = state.satchel.store_of(skill)
+    plan = store.plan_update([skill.head.id])
+    if all(step.kind == "same" for step in plan.steps):
+        plan.close()
+        return _back(request, skill.ref, Flash(say("Already up to date"), tone="info"))
+    return go_to(request, f"/plans/{state.plans.add(store, plan).key}")
 
 
 @router.post("/skill/accept")
@@ -167,22 +257,8 @@ def accept(
     state = app_state(request)
     skill = state.satchel.accept_risk(find_skill(state.satchel, ref), reason)
     state.library_changed()
-    note = Flash(say("`{name}` is used as it is now", name=printable(skill.name)))
-    return go_to(request, address("/skill", ref=skill.ref, told=state.flash.add(note)))
-
-
-# --- other agents -------------------------------------------------------------------------
-
-
-@router.get("/skill/agents")
-def see_agents(request: Request, ref: Ref, everywhere: bool = False) -> Response:
-    """Show which agents see it."""
-    satchel = app_state(request).satchel
-    skill = find_skill(satchel, ref)
-    if not wants_part(request):
-        return go_to(request, address("/skill", ref=skill.ref, everywhere=everywhere) + "#agents")
-    found = skill_page.agents_of(satchel, skill, user=everywhere)
-    return part(request, "skill/agents.html", skill=skill, agents=found, outcome=None)
+    note = Flash(say("Risk accepted: `{name}`", name=printable(skill.name)))
+    return _back(request, skill.ref, note)
 
 
 @router.post("/skill/agents")
@@ -195,11 +271,13 @@ def switch_agent(
 ) -> Response:
     """Link it into an agent's folder, or remove the link."""
     state = app_state(request)
-    satchel = state.satchel
-    skill = find_skill(satchel, ref)
-    outcome = skill_page.switch(satchel, skill, agent, user=everywhere, on=turn == "on")
+    skill = find_skill(state.satchel, ref)
+    words = skill_page.switch(state.satchel, skill, agent, user=everywhere, on=turn == "on")
     state.library_changed()
-    found = skill_page.agents_of(satchel, skill, user=everywhere)
-    if wants_part(request):
-        return part(request, "skill/agents.html", skill=skill, agents=found, outcome=outcome)
-    return _whole(request, satchel, skill, agents=found, asked=None, outcome=outcome)
+    return _back(request, ref, Flash(words), everywhere=everywhere)
+
+
+def _back(request: Request, ref: str, note: Flash, **query: object) -> Response:
+    """Redirect to the page of a skill, with a message."""
+    told = app_state(request).flash.add(note)
+    return go_to(request, address("/skill", ref=ref, told=told, **query))

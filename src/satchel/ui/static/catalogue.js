@@ -1,26 +1,13 @@
-// What one skill's page and the catalogue need beyond htmx. Everything works on attributes:
+// The catalogue page. Driven by attributes:
 //
-//   data-copy="…"         copies these words        data-copy-from="ID"   copies what that element says
-//   data-budget="N"       sets the budget to so many characters
-//   data-fold="key"       a <details> that stays open when its part is shown anew
-//   data-valuetext="…"    what the slider says about itself, in the part that it loaded
+//   data-budget="N"       sets the budget to N characters
+//   data-fold="key"       a <details> that stays open when its part is loaded again
+//   data-valuetext="…"    the accessible value of the slider, in the part that it loaded
 (() => {
   "use strict";
   const one = (id) => document.getElementById(id);
 
-  const copy = async (button, words, from) => {
-    try {
-      await navigator.clipboard.writeText(words);
-    } catch {
-      if (!from) return;
-      getSelection().selectAllChildren(from); // no clipboard here: the reader copies it
-      return;
-    }
-    button.classList.add("copied");
-    setTimeout(() => button.classList.remove("copied"), 1200);
-  };
-
-  // The slider and the number are two faces of one thing; the number is what is sent.
+  // The slider and the number show the same value; the number is sent.
   const STEP = 4; // characters of a token, as budgets count
   const set = (amount) => {
     one("amount").value = amount;  // the slider knows only whole steps
@@ -42,14 +29,8 @@
   }, true);
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-copy], [data-copy-from], [data-budget]");
-    if (!button) return;
-    if (button.dataset.budget) {
-      set(one("unit").value === "tokens" ? Math.floor(button.dataset.budget / STEP) : button.dataset.budget);
-    } else {
-      const from = button.dataset.copyFrom ? one(button.dataset.copyFrom) : null;
-      copy(button, from ? from.textContent : button.dataset.copy, from);
-    }
+    const amount = event.target.closest("[data-budget]")?.dataset.budget;
+    if (amount) set(one("unit").value === "tokens" ? Math.floor(amount / STEP) : amount);
   });
 
   const folds = new Map([["full", true]]);
@@ -74,7 +55,7 @@
     if (block) block.scrollTop = scrolled;
     const told = document.querySelector("[data-valuetext]");
     if (told) one("slider")?.setAttribute("aria-valuetext", told.dataset.valuetext);
-    if (focused) one(focused)?.focus(); // a switch that was pressed stays under the finger
+    if (focused) one(focused)?.focus();
   });
   unfold();
 })();

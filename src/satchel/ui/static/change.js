@@ -2,7 +2,7 @@
 //
 //   form[data-upload]     sent with a progress bar; data-most, data-most-files are its limits
 //   [data-drop]           takes a dropped archive for the form "zip", a folder for "folder"
-//   [data-all]            ticks every box of its table
+//   form[data-takes]      counts its ticked boxes in [data-install]; [data-all] ticks all
 //   [data-line]           puts the cursor of [data-save] on that line; Ctrl-S there saves
 //   form[data-guard]      is sent only by who is signed in: else its text would be replaced
 (() => {
@@ -42,7 +42,7 @@
     request.upload.addEventListener("progress", (event) => {
       if (!event.lengthComputable) return;
       bar.value = (100 * event.loaded) / event.total;
-      words.textContent = `${Math.round(bar.value)} % ${words.dataset.sent}`;
+      words.textContent = `${Math.round(bar.value)} %`;
     });
     request.upload.addEventListener("load", () => {
       bar.removeAttribute("value");
@@ -112,11 +112,30 @@
   }
 
   // --- choosing --------------------------------------------------------------------------
-  document.addEventListener("change", (event) => {
-    const every = event.target.closest("[data-all]");
-    if (!every) return;
-    for (const one of every.closest("table").querySelectorAll('tbody input[type="checkbox"]')) one.checked = every.checked;
+  const takes = document.querySelector("form[data-takes]");
+  const install = takes?.querySelector("[data-install]");
+  const every = takes?.querySelector("[data-all]");
+  const boxes = () => [...takes.querySelectorAll('input[name="take"][type="checkbox"]')];
+  const count = () => {
+    const all = boxes();
+    if (!install || !all.length) return;
+    const ticked = all.filter((one) => one.checked);
+    const sum = ticked.reduce((total, one) => total + Number(one.dataset.counts), 0);
+    install.textContent = sum === 1 ? install.dataset.one : install.dataset.many.replace("{count}", sum);
+    install.disabled = sum === 0;
+    const risk = document.getElementById("risk");
+    if (risk) risk.hidden = !ticked.some((one) => "blocked" in one.dataset || one.value === "*");
+    if (every) {
+      every.checked = ticked.length === all.length;
+      every.indeterminate = ticked.length > 0 && !every.checked;
+    }
+  };
+  takes?.addEventListener("change", (event) => {
+    if (event.target === every) for (const one of boxes()) one.checked = every.checked;
+    count();
   });
+  if (takes) count();
+  addEventListener("pageshow", () => { if (takes) count(); });  // a browser may keep the ticks
 
   // --- differences -------------------------------------------------------------------------
   // Each is asked for when it is unfolded, till it came.

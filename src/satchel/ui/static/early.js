@@ -1,4 +1,4 @@
-// Before anything is painted: that scripts run here, and the reader's choice of light or dark.
+// Runs before the first paint: marks that scripts run, and applies the chosen theme.
 (() => {
   document.documentElement.classList.add("scripted");
   const chosen = localStorage.getItem("satchel-theme");

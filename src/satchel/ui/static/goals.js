@@ -6,10 +6,9 @@
 //   data-act              a form that is sent without leaving the page; the answer is the board
 //   data-confirm="…"      on a button of such a form: asks before it is sent
 //   data-sent="…"         what a button says while its form is on the way
-//   data-since="SECONDS"  a clock that ticks          data-quiet   appears when nothing moves
+//   data-since="SECONDS"  a clock that ticks
 (() => {
   "use strict";
-  const QUIET = 5;
   const goal = document.querySelector("[data-goal]");
   const panel = document.querySelector("[data-step-panel]");
   const notes = document.getElementById("notes");
@@ -64,8 +63,8 @@
 
   const ask = async (address, options = {}) => {
     const answer = await fetch(address, { ...options, headers: { "HX-Request": "true", ...options.headers } });
-    const door = answer.headers.get("HX-Redirect");
-    if (door) { location.href = door; return null; }
+    const target = answer.headers.get("HX-Redirect");
+    if (target) { location.href = target; return null; }
     const text = await answer.text();
     const kind = options.method ?? "look";  // what a look found out says nothing of what was sent
     if (!answer.ok && answer.status !== 503) { window.satchel.note(text, answer.headers.get("content-type")); notes.dataset.goals = kind; return null; }
@@ -108,7 +107,8 @@
     const focused = panel.contains(document.activeElement);
     history.replaceState(null, "", `?step=${encodeURIComponent(step)}`);
     if (step) panel.innerHTML = text;
-    else panel.replaceChildren(document.getElementById("no-step").content.cloneNode(true));
+    else panel.replaceChildren();
+    panel.closest(".goal-split").classList.toggle("open", step !== "");
     panel.dataset.more = more ? "1" : "";
     panel.scrollTop = 0;
     after();
@@ -205,11 +205,6 @@
     for (const one of document.querySelectorAll("[data-since]")) {
       const time = told(now - Number(one.dataset.since));
       one.textContent = one.dataset.word ? `${one.dataset.word} · ${time}` : time;
-    }
-    for (const one of document.querySelectorAll("[data-quiet]")) {
-      const still = now - Number(one.dataset.quiet);
-      one.hidden = still < QUIET;
-      one.textContent = one.hidden ? "" : one.dataset.words.replace("{time}", told(still));
     }
   };
   const after = () => {

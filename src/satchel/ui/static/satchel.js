@@ -1,55 +1,38 @@
-// What pages need beyond htmx: light and dark, news from the server, keys, dialogs.
-// Everything works on attributes, so no page has a script of its own:
+// Shared behaviour of all pages: theme, live updates, keys, dialogs. Driven by attributes:
 //
 //   data-open="ID"        opens the <dialog> of that id          data-close   closes its own
 //   data-key="a"          this key clicks or focuses the element
-//   data-live="goal:ID"   on <body> or <main>: further events that the page listens to
+//   data-href="URL"       a click beside links and buttons opens this URL
+//   data-copy="…"         copies this text      data-copy-from="ID"   copies that element's text
+//   data-live="goal:ID"   on <body> or <main>: further events of this page
 //   data-confirm="…"      asks before a form is sent
-//   data-told             on #notes: the page says what was just done; the keyboard goes on there
-//   data-away="…"         on #notes: what is said when the server cannot be reached, and when
-//   data-unknown="…"      nobody knows whether it did what it was asked for
-//   .by-script            is of no use, and not shown, where no script runs
+//   data-told             on #notes: the page shows the result of a change, and gets the focus
+//   data-away="…"         on #notes: message when the server does not respond
+//   data-unknown="…"      the same after a change whose result is unknown
+//   .by-script            hidden where no script runs
 //
-// Whoever leaves a page where they wrote something is asked first, whichever form it is.
+// Leaving a page with unsaved text asks first.
 //
-// The server says that something changed; `library`, `goals` and `goal:ID` reach htmx as events on
-// <body>: hx-trigger="satchel:library from:body". While it cannot be heard, <html data-live> is
-// "off"; where nobody is signed in any more, "out".
+// Server-sent events `library`, `goals` and `goal:ID` are dispatched on <body>:
+// hx-trigger="satchel:library from:body". <html data-live> is "off" while the server does not
+// respond, and "out" when the session has ended.
 //
-// Other scripts find here: satchel.note(text, type), which shows an answer of the server, and
-// satchel.revive(), which says whether somebody is signed in and fails when nobody answers, and
-// satchel.away(), which says so.
+// For other scripts: satchel.note(text, type) shows a response, satchel.revive() resolves to
+// whether there is a session and rejects without a response, satchel.away() shows that.
 (() => {
   "use strict";
   const root = document.documentElement;
+  const signedIn = document.querySelector('meta[name="live"]') !== null;
 
-  document.addEventListener("htmx:configRequest", (event) => {
-    const mark = document.querySelector('meta[name="csrf"]');
-    if (mark) event.detail.headers["X-Satchel-CSRF"] = mark.content;
-  });
-
-  // A session may end while a page is open, by time or with the server. Who came in again with
-  // another tab goes on here: what was typed stays, and only the forms' mark is another.
+  // A session may end while a page is open. After a new sign-in in another tab this page continues.
   const revive = async () => {
-    const meta = document.querySelector('meta[name="csrf"]');
     const answer = await fetch("/session");
-    if (!meta || answer.status === 401) return false;
-    if (!answer.ok) throw new Error(String(answer.status));  // a proxy, whose server is away
-    const { csrf } = await answer.json();
-    if (meta.content !== csrf) {
-      meta.content = csrf;
-      for (const form of document.querySelectorAll('form[action*="csrf="]')) {
-        const address = new URL(form.getAttribute("action"), location.href);
-        address.searchParams.set("csrf", csrf);
-        form.setAttribute("action", address.pathname + address.search);
-      }
-    }
+    if (!signedIn || answer.status === 401) return false;
+    if (!answer.ok) throw new Error(String(answer.status));  // of a proxy
     listen();
     return true;
   };
-  addEventListener("focus", () => {
-    if (document.querySelector('meta[name="csrf"]')) revive().catch(() => {});
-  });
+  addEventListener("focus", () => { if (signedIn) revive().catch(() => {}); });
 
   const note = (text, type) => {
     const notes = document.getElementById("notes");
@@ -63,7 +46,6 @@
     made.textContent = text;
     notes.replaceChildren(made);
   };
-  // Beside what was told before, till somebody answers.
   const back = () => { document.querySelector("#notes > .away-note")?.remove(); };
   const away = (unknown) => {
     const notes = document.getElementById("notes");
@@ -76,15 +58,14 @@
   };
   window.satchel = { away, note, revive };
 
-  // A click that came to nothing says so. What the server said against it goes when the same part
-  // was asked for again.
+  // A failed request shows its error until the same part is loaded.
   let failed = null;
   const part = (detail) => detail.requestConfig.target?.id || detail.pathInfo.requestPath.split("?")[0];
   document.addEventListener("htmx:responseError", (event) => { failed = part(event.detail); });
   document.addEventListener("htmx:sendError", (event) => {
     const { triggeringEvent, verb } = event.detail.requestConfig;
     const type = triggeringEvent?.type ?? "satchel:library";
-    if (type === "satchel:library" || (type === "input" && verb !== "get")) return;  // nobody's click
+    if (type.startsWith("satchel:") || (type === "input" && verb !== "get")) return;  // not a click
     away(verb !== "get");
     const dialog = document.querySelector("dialog:modal");
     if (dialog && !dialog.querySelector("form")) dialog.close();  // it was to be filled
@@ -97,28 +78,62 @@
     document.getElementById("notes").replaceChildren();
   });
 
-  // Links that htmx follows open a tab of their own as all links do.
+  // Links of htmx open a new tab like all links.
   document.addEventListener("click", (event) => {
     if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return;
     if (event.target.closest("a[hx-get]")) event.stopImmediatePropagation();
   }, true);
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-open], [data-close], #theme");
+    const button = event.target.closest("[data-open], [data-close]");
     if (!button) return;
-    if (button.id === "theme") {
-      const dark = getComputedStyle(root).colorScheme === "dark"
-        || (root.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
-      root.dataset.theme = dark ? "light" : "dark";
-      localStorage.setItem("satchel-theme", root.dataset.theme);
-    } else if (button.dataset.open) {
-      document.getElementById(button.dataset.open)?.showModal();
-    } else {
-      button.closest("dialog")?.close();
-    }
+    if (button.dataset.open) document.getElementById(button.dataset.open)?.showModal();
+    else button.closest("dialog")?.close();
   });
 
-  // The second click of two would ask for what the first one changes: it is not sent.
+  // The theme follows the system until it is chosen.
+  const THEMES = { system: "◐", light: "☀", dark: "☾" };
+  const theme = document.getElementById("theme");
+  const showTheme = () => {
+    const now = root.dataset.theme ?? "system";
+    theme.textContent = THEMES[now];
+    theme.title = theme.dataset[now];
+    theme.setAttribute("aria-label", theme.title);
+  };
+  theme.addEventListener("click", () => {
+    const names = Object.keys(THEMES);
+    const next = names[(names.indexOf(root.dataset.theme ?? "system") + 1) % names.length];
+    if (next === "system") delete root.dataset.theme;
+    else root.dataset.theme = next;
+    localStorage.setItem("satchel-theme", next);
+    showTheme();
+  });
+  showTheme();
+
+  // A row is opened by a click anywhere but on its own controls, or on selected text.
+  document.addEventListener("click", (event) => {
+    const row = event.target.closest("[data-href]");
+    if (!row || event.target.closest("a, button, input, label, summary, select")) return;
+    if (getSelection().toString()) return;
+    if (event.ctrlKey || event.metaKey) open(row.dataset.href, "_blank", "noopener");
+    else location.assign(row.dataset.href);
+  });
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy], [data-copy-from]");
+    if (!button) return;
+    const from = document.getElementById(button.dataset.copyFrom ?? "");
+    try {
+      await navigator.clipboard.writeText(from ? from.textContent : button.dataset.copy);
+    } catch {
+      if (from) getSelection().selectAllChildren(from);  // no clipboard: the user copies it
+      return;
+    }
+    button.classList.add("copied");
+    setTimeout(() => button.classList.remove("copied"), 1200);
+  });
+
+  // The second click of a double click is not sent.
   const TWICE = 3000;
   let sent = null;
   document.addEventListener("submit", (event) => {
@@ -134,7 +149,7 @@
     if (words && !confirm(words)) event.preventDefault();
   }, true);
 
-  // A text is unsaved when it was typed, or came back with a refusal; its own form may go with it.
+  // Unsaved: typed, or returned with an error; not when its own form is sent.
   document.addEventListener("submit", (event) => { sent = event; });
   addEventListener("pageshow", () => { sent = null; });
   addEventListener("beforeunload", (event) => {
@@ -146,13 +161,13 @@
     if (unsaved) event.preventDefault();
   });
 
-  // The address may name a row, to which the browser scrolls while it loads: after that.
+  // After the browser has scrolled to the row of the URL.
   const news = document.querySelector("#notes[data-told]");
   if (news) addEventListener("load", () => requestAnimationFrame(() => news.focus({ preventScroll: true })));
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    if (event.target.matches("input, textarea, select, [contenteditable]")) return;
+    if (event.target.matches("input:not([type=checkbox]), textarea, select, [contenteditable]")) return;
     const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     const modal = document.querySelector("dialog:modal");
     if (!found || (modal && !modal.contains(found))) return;
@@ -160,12 +175,11 @@
     found.matches("input, textarea, select") ? found.focus() : found.click();
   });
 
-  // One stream a page, while somebody looks at it. The page says which change it has seen last:
-  // what happened since, and while nobody looked, is told at once.
+  // One stream per visible page. It starts after the last change that the page has seen.
   let stream = null;
   let seen = document.querySelector('meta[name="live"]')?.content ?? "0";
   const told = (name) => { document.body.dispatchEvent(new CustomEvent(`satchel:${name}`, { bubbles: true })); };
-  // The browser tries again by itself where nobody answers, but not where the answer was a no.
+  // The browser reconnects by itself, but not after an error status.
   const AGAIN = 5000;
   let tried = -AGAIN;
   let timer = 0;
@@ -184,7 +198,7 @@
   };
   const listen = () => {
     if (stream?.readyState === EventSource.CLOSED) stream = null;
-    if (stream || document.hidden || !document.querySelector('meta[name="csrf"]')) return;
+    if (stream || document.hidden || !signedIn) return;
     const more = [...document.querySelectorAll("[data-live]")].map((one) => one.dataset.live);
     const names = [...new Set(["library", "goals", ...more])];
     stream = new EventSource("/live?" + new URLSearchParams([["seen", seen], ...more.map((one) => ["on", one])]));
@@ -192,7 +206,7 @@
       const gone = ["off", "out"].includes(root.dataset.live);
       root.dataset.live = "on";
       back();
-      if (gone) names.forEach(told);  // whatever was asked for meanwhile came to nothing
+      if (gone) names.forEach(told);  // requests failed meanwhile
     });
     stream.onerror = () => {
       if (root.dataset.live !== "out") root.dataset.live = "off";
@@ -210,7 +224,7 @@
   };
   const hush = () => { stream?.close(); stream = null; };
   addEventListener("pagehide", hush);
-  // Browsers hold six lines to a server: a page that nobody looks at gives its own back.
+  // Browsers allow six connections per server: a hidden page closes its stream.
   document.addEventListener("visibilitychange", () => { document.hidden ? hush() : listen(); });
   addEventListener("pageshow", listen);
 })();

@@ -1,0 +1,494 @@
+"""The command group `config`: settings, search index, embeddings, sandbox and completion."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from satchel.cli import COMPLETE
+from satchel.cli.console import count_skills, one_line, write_json
+from satchel.cli.context import ProgressBar, command, group, no_such, short_path
+from satchel.cli.options import OneOf, flag_option, missing
+from satchel.errors import InvalidInput, MissingExtra, Refused
+from satchel.i18n import render, say
+from satchel.presentation.wording import names_of
+from satchel.settings import SETTINGS, load_settings, similar_setting
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem, ShellComplete
+
+    from satchel.cli.context import CliContext
+    from satchel.detect.base import IndexReport
+    from satchel.runners.tiers import TierState
+    from satchel.settings import Setting, Settings
+
+_MAX_CONFIG_BYTES = 1 << 20
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+@group(
+    say("Settings, index, embeddings, sandbox, completion."),
+    "satchel config list",
+    "satchel config set shortlist 5",
+    "satchel config sandbox",
+    modules={
+        "list": "commands.config:list_",
+        "get": "commands.config:get",
+        "set": "commands.config:set_",
+        "path": "commands.config:path",
+        "index": "commands.config:index",
+        "embeddings": "commands.config:embeddings",
+        "sandbox": "commands.config:sandbox",
+        "completion": "commands.config:completion",
+    },
+)
+def config(context: CliContext) -> int:
+    """Print help when there is no subcommand."""
+    del context
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+    return 0
+
+
+config.synonyms = {"vectors": "embeddings", "show": "list", "reindex": "index", "edit": "path"}
+
+
+def _complete(
+    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [
+        CompletionItem(one.name, help=say(one.description)[:60])
+        for one in SETTINGS
+        if one.name.startswith(incomplete)
+    ]
+
+
+@command(
+    say("List the settings, their values and where each comes from."),
+    "satchel config list",
+    name="list",
+)
+def list_(context: CliContext, as_json: bool) -> int:
+    settings = context.satchel.settings
+    records = [
+        {"name": one.name, "value": getattr(settings, one.name), "from": _origin(context, one)}
+        for one in SETTINGS
+    ]
+    if as_json:
+        write_json(records)
+        return 0
+    rows = [
+        [one["name"], one["from"] or say("default"), one_line(_text(one["value"]))]
+        for one in records
+    ]
+    head = [say("setting"), say("from"), say("value")]
+    styles = [["bold", "cyan" if one["from"] else "dim", ""] for one in records]
+    context.out.table(head, rows, styles)
+    return 0
+
+
+@command(
+    say("Print the value of a setting."),
+    "satchel config get model",
+)
+@click.argument("name", shell_complete=_complete)
+def get(context: CliContext, name: str, as_json: bool) -> int:
+    value = getattr(context.satchel.settings, _setting(name).name)
+    if as_json:
+        write_json(value)
+    else:
+        context.out.data(_text(value))
+    return 0
+
+
+@command(
+    say("Change a setting in your `config.toml`, or in the project's `satchel.toml`.")
+    + "\n\n"
+    + say("Several words are a list; a table is written as JSON. Without VALUE it is removed."),
+    "satchel config set model anthropic:claude-sonnet-5",
+    "satchel config set exclude 'git-*' --scope project",
+    "satchel config set model",
+    name="set",
+)
+@click.argument("name", shell_complete=_complete)
+@click.argument("values", nargs=-1, metavar="[VALUE]...")
+@click.option(
+    "--scope",
+    type=OneOf(["user", "project"]),
+    default="user",
+    help=say("Default: {value}.", value="user"),
+)
+def set_(context: CliContext, name: str, values: tuple[str, ...], scope: str, as_json: bool) -> int:
+    setting = _setting(name)
+    if scope == "project" and not setting.project_may_set:
+        raise Refused(
+            say("A project may not set `{name}`", name=setting.name),
+            say("Run `{command}`",
+                command=f"satchel config set {setting.name} … --scope user"),
+        )  # fmt: skip
+    value = _converted(context, setting, values) if values else None
+    file = _file(context, scope)
+    _write(file, setting.name, value)
+    if as_json:
+        write_json({"name": setting.name, "value": value, "path": file})
+    else:
+        context.err.line(say("Written to {path}", path=one_line(short_path(file))), "green")
+    return 0
+
+
+@command(
+    say("Print the paths of the configuration, cache and state."),
+    "satchel config path",
+)
+def path(context: CliContext, as_json: bool) -> int:
+    settings = context.satchel.settings
+    record = {"project": _file(context, "project"), "user": settings.paths.config,
+              "cache": settings.paths.cache, "state": settings.paths.state}  # fmt: skip
+    if as_json:
+        write_json(record)
+        return 0
+    for name, where in record.items():
+        context.out.data(f"{name:<9}{one_line(where)}")
+    return 0
+
+
+@command(
+    say("Print a script that completes commands and names of skills in your shell."),
+    "echo 'source <(satchel config completion bash)' >> ~/.bashrc",
+    "satchel config completion zsh > ~/.zfunc/_satchel",
+    "satchel config completion fish > ~/.config/fish/completions/satchel.fish",
+    json=False,
+)
+@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
+def completion(context: CliContext, shell: str) -> int:
+    from click.shell_completion import get_completion_class
+
+    root = click.get_current_context().find_root().command
+    script = cast("type[ShellComplete]", get_completion_class(shell))(root, {}, "satchel", COMPLETE)
+    # Not `source()`, which starts a shell to find its version.
+    context.out.data(script.source_template % script.source_vars())
+    return 0
+
+
+def _setting(name: str) -> Setting:
+    found = _BY_NAME.get(name.replace("-", "_"))
+    if found is not None:
+        return found
+    near = similar_setting(name)
+    raise no_such(say("setting"), name, [near] if near else (), "satchel config list")
+
+
+def _text(value: Any) -> str:
+    import json
+
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "_asdict"):
+        return ", ".join(f"{name} = {_text(one)}" for name, one in value._asdict().items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, cast("list[Any]", value)))
+    return json.dumps(value, ensure_ascii=False, default=str) if value != {} else ""
+
+
+def _origin(context: CliContext, setting: Setting) -> str:
+    """Where the value comes from; empty for the default."""
+    if os.environ.get(setting.env, "").strip():
+        return setting.env
+    settings = context.satchel.settings
+    for file in ("satchel.toml", "pyproject.toml"):
+        where = os.path.join(settings.project, file)
+        tables = ("tool", "satchel") if file == "pyproject.toml" else ()
+        if setting.project_may_set and setting.name in _table(where, tables):
+            return file
+    return "config.toml" if setting.name in _table(settings.paths.config) else ""
+
+
+def _table(file: str, tables: tuple[str, ...] = ()) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with open(file, "rb") as stream:
+            found: Any = tomllib.load(stream)
+        for name in tables:
+            found = found.get(name, {})
+        return dict(found)
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _file(context: CliContext, scope: str) -> str:
+    settings = context.satchel.settings
+    if scope == "user":
+        return settings.paths.config
+    return os.path.join(settings.project, "satchel.toml")
+
+
+def _converted(context: CliContext, setting: Setting, values: tuple[str, ...]) -> Any:
+    """The value for the file, checked as a value in code is."""
+    given: Any = list(values) if setting.kind == "list" else " ".join(values)
+    made: Any = getattr(load_settings(context.project, **{setting.name: given}), setting.name)
+    return list(made) if setting.kind == "list" else made
+
+
+def _write(file: str, name: str, value: Any) -> None:
+    from importlib import import_module
+
+    from satchel._fs import read_plain, write_atomic
+
+    try:
+        tomlkit = import_module("tomlkit")  # used where it is installed, no dependency
+    except ImportError as exc:
+        raise MissingExtra(
+            say("Changing `{path}` needs the package `tomlkit`", path=one_line(short_path(file))),
+            say("Run `pip install tomlkit`, or edit the file: `{line}`",
+                line=one_line(f"{name} = {'…' if value is None else _toml(value)}")),
+        ) from exc  # fmt: skip
+    text = read_plain(file, _MAX_CONFIG_BYTES).decode() if os.path.exists(file) else ""
+    document: Any = tomlkit.parse(text)
+    if value is None:
+        document.pop(name, None)
+    else:
+        document[name] = value
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    write_atomic(file, tomlkit.dumps(document).encode())
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML on one line."""
+    import json
+
+    if isinstance(value, dict):
+        rows = cast("dict[str, Any]", value).items()
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in rows) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
+
+@command(
+    say("Build the search index now."),
+    "satchel config index",
+    "satchel config index --rebuild",
+)
+@flag_option("--rebuild", say("Delete the index first."))
+def index(context: CliContext, rebuild: bool, as_json: bool) -> int:
+    satchel = context.satchel
+    total = len(satchel.library.snapshot().skills)
+    with ProgressBar(say("Building the search index")) as bar:
+        made = satchel.prepare(lambda done: bar("", min(done, total), total), rebuild=rebuild)
+    if made is None:
+        if as_json:
+            write_json(None)
+        context.err.line(say("This detector has no index"))
+        return 0
+    if as_json:
+        missing = [{"name": name, "reason": why} for name, why in made.without_vectors]
+        record = {**made._asdict(), "seconds": round(made.seconds, 3)}
+        write_json({**record, "without_vectors": missing})
+    else:
+        _show_index(context, made, satchel.settings.embeddings)
+    return 0
+
+
+def _show_index(context: CliContext, made: IndexReport, setting: str) -> None:
+    out = context.out
+    values = {"changed": f"{made.changed:,}", "seconds": f"{made.seconds:.1f}"}
+    text = say("{changed} re-indexed in {seconds} s", **values)
+    out.line(text, lead=[(count_skills(made.skills) + say(", "), "bold")])
+    out.line(one_line(made.engine), "", "  ", lead=[(say("engine") + say(": "), "dim")])
+    if made.vectors:
+        model = one_line(setting or made.vectors)
+        text = f"{count_skills(made.embedded)} ({model})"
+        out.line(text, "", "  ", lead=[(say("embeddings") + say(": "), "dim")])
+        _show_missing(context, made)
+    if made.folder:
+        where = one_line(short_path(made.folder))
+        out.line(where, "", "  ", lead=[(say("folder") + say(": "), "dim")])
+
+
+def _show_missing(context: CliContext, made: IndexReport) -> None:
+    """Print the skills without an embedding, grouped by reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in made.without_vectors:
+        reasons.setdefault(why, []).append(one_line(name))
+    for why, names in reasons.items():
+        shown = names_of(names)
+        context.err.line(
+            say("No embedding for {names}: {reason}", names=shown, reason=one_line(why))
+        )
+
+
+@command(
+    say("Show the embedding model, or compare two texts with one."),
+    "satchel config embeddings",
+    'satchel config embeddings "merge PDFs" "join documents" --model ~/models/minilm',
+)
+@click.argument("texts", nargs=-1, metavar="[TEXT TEXT]")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help=say("A folder with an ONNX model, `model2vec:FOLDER`, or an address."),
+)
+def embeddings(
+    context: CliContext, texts: tuple[str, ...], model: str | None, as_json: bool
+) -> int:
+    chosen = context.satchel.settings.embeddings
+    if len(texts) == 2:
+        return _compare(context, model or chosen, (texts[0], texts[1]), as_json=as_json)
+    if texts or model:
+        raise missing("TEXT")
+    if as_json:
+        write_json({"setting": chosen})
+    elif chosen:
+        context.out.data(chosen)
+    else:
+        context.err.line(say("No embedding model is set"))
+    return 0
+
+
+def _compare(context: CliContext, spec: str, texts: tuple[str, str], *, as_json: bool) -> int:
+    from satchel.detect.embeddings import open_embedder
+
+    if not spec:
+        raise InvalidInput(
+            say("No embedding model is set"),
+            say("Run `{command}`", command="satchel config set embeddings MODEL"),
+        )
+    began = time.perf_counter()
+    model = open_embedder(spec)
+    opened = time.perf_counter()
+    one, other = model.embed(texts)
+    took = (time.perf_counter() - opened) / 2
+    covered = [model.covers(text) for text in texts]
+    found: dict[str, Any] = {
+        "similarity": round(float(one @ other), 4),
+        "covered": covered,
+        "model": spec,
+        "id": model.id,
+        "dimensions": model.dimensions,
+        "open_ms": round((opened - began) * 1e3, 1),
+        "text_ms": round(took * 1e3, 2),
+    }
+    if as_json:
+        write_json(found)
+        return 0
+    context.out.data(f"{found['similarity']:.3f}")
+    for text, is_covered in zip(texts, covered, strict=True):
+        if not is_covered:
+            message = say("The model does not know this script: {text}", text=one_line(text))
+            context.err.line(message, "yellow", "▲ ")
+    return 0
+
+
+_ESCAPED = "escaped"
+
+
+@command(
+    say("Test the sandbox of tool skills with escape attempts."),
+    "satchel config sandbox",
+    "satchel config sandbox --json",
+)
+def sandbox(context: CliContext, as_json: bool) -> int:
+    from satchel.runners.tiers import TIERS, bare, check
+
+    settings = context.satchel.settings
+    with ProgressBar(say("Checking")) as progress:
+        control = bare()
+        found: list[TierState] = []
+        for at, tier in enumerate(TIERS):
+            progress(tier, at + 1, len(TIERS) + 1)
+            found.append(check(tier))
+    chosen = next((state.tier for state in found if state.holds), "")
+    if as_json:
+        write_json(_record(settings, control, found, chosen))
+        return 0 if chosen else 1
+    _print_verdict(context, settings, chosen)
+    _print_tiers(context, found, chosen)
+    _print_attempts(context, control, found)
+    return 0 if chosen else 1
+
+
+def _print_verdict(context: CliContext, settings: Settings, chosen: str) -> None:
+    err = context.err
+    if settings.sandbox == "off":
+        text = say("Tool skills run without a sandbox: the setting `sandbox` is `off`")
+        err.line(text, "bold yellow", "! ")
+    elif chosen:
+        err.line(say("Tool skills run in the sandbox `{tier}`", tier=chosen), "bold green", "✓ ")
+    else:
+        text = say(
+            "No sandbox holds here; the setting `sandbox` is `{value}`", value=settings.sandbox
+        )
+        err.line(text, "bold red", "✗ ")
+
+
+def _print_tiers(context: CliContext, found: list[TierState], chosen: str) -> None:
+    err = context.err
+    for state in found:
+        if state.holds:
+            err.line("", "", "● ", None, [(state.tier, "bold green")])
+            if gap := _gap(state):
+                err.line(gap, "yellow", "  ")
+        else:
+            why = one_line(render(state.why))
+            err.line(why, "", "✗ ", None, [(state.tier + say(": "), "bold red")])
+    if not chosen:
+        hint = say("Install bubblewrap (`apt install bubblewrap`), or set `sandbox` to `own`")
+        if sys.platform != "linux":
+            hint = say("Tool skills need Linux; with `sandbox` set to `own` your own ones run")
+        err.line(hint, "", say("hint: "))
+
+
+def _gap(state: TierState) -> str:
+    """What a tier that holds cannot prevent on this kernel."""
+    from satchel.runners.sandbox import refuses_fifos
+
+    if state.tier != "bwrap" or refuses_fifos():
+        return ""
+    return say("without Landlock a program can write to FIFOs of a read-only workspace")
+
+
+def _print_attempts(context: CliContext, control: TierState, found: list[TierState]) -> None:
+    tried = [state for state in found if state.rows]
+    if not tried:
+        return
+    context.err.line()
+    head = [say("attempt"), say("without"), *(state.tier for state in tried)]
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for name, outcome in control.rows.items():
+        works = outcome == _ESCAPED
+        row = [name, say("succeeds") if works else "—"]
+        style = ["" if works else "dim", "" if works else "dim"]
+        for state in tried:
+            result = state.rows.get(name, "?")
+            row.append(say("escaped") if result == _ESCAPED else one_line(result))
+            style.append("bold red" if result == _ESCAPED else "green" if works else "dim")
+        rows.append(row)
+        styles.append(style)
+    context.out.table(head, rows, styles)
+
+
+def _record(
+    settings: Settings, control: TierState, found: list[TierState], chosen: str
+) -> dict[str, Any]:
+    return {
+        "chosen": chosen or None,
+        "setting": settings.sandbox,
+        "without": dict(control.rows),
+        "tiers": [
+            {
+                "tier": state.tier,
+                "holds": state.holds,
+                "why": state.why,
+                "not_promised": _gap(state),
+                "attempts": dict(state.rows),
+            }
+            for state in found
+        ],
+    }

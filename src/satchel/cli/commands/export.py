@@ -1,0 +1,62 @@
+"""The command `export`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel.cli.console import one_line, write_json
+from satchel.cli.context import command, no_such, short_path, skill_argument
+from satchel.cli.options import AnyPath, yes_option
+from satchel.cli.plan_prompt import ask
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from satchel.cli.context import CliContext
+
+
+@command(
+    say("Write a skill into a reproducible archive."),
+    "satchel export pdf-forms",
+    "satchel export pdf-forms --output pdf-forms.tar.gz",
+)
+@skill_argument()
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=AnyPath(dir_okay=False),
+    help=say("Default: {value}.", value="NAME.zip"),
+)
+@yes_option()
+def export(session: CliContext, name: str, output: str | None, yes: bool, as_json: bool) -> int:
+    """Write an archive of any skill of the library."""
+    from satchel.library.integrity import tree_of
+    from satchel.skill.file_tree import hash_tree
+    from satchel.store.disk_errors import disk_errors_as_refusal
+    from satchel.store.export import write_archive
+    from satchel.store.sources import subtree
+
+    skill = session.find(name)[0]
+    target = os.path.abspath(output or f"{os.path.basename(skill.base_dir)}.zip")
+    if os.path.isdir(target):
+        target = os.path.join(target, f"{os.path.basename(skill.base_dir)}.zip")
+    if not os.path.isdir(os.path.dirname(target)):
+        raise no_such(say("folder"), os.path.dirname(target))
+    if os.path.exists(target) and not yes:
+        reason = say("`{path}` exists", path=one_line(short_path(target)))
+        if not ask(session, reason):
+            session.err.line(say("Nothing was changed"))
+            return 0
+    with disk_errors_as_refusal(target):
+        tree = subtree(tree_of(skill))
+        made = write_archive(tree, target, prefix=os.path.basename(skill.base_dir))
+    for note in (*tree.notes, *made.notes):
+        session.err.line(one_line(note))
+    if as_json:
+        write_json({"path": target, "tree": hash_tree(tree).digest})
+    else:
+        session.out.data(target)
+    return 0

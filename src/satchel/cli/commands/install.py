@@ -1,0 +1,137 @@
+"""The command `install`: from a source, from a server, or from the lockfile."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel.cli.context import ProgressBar, command, no_such
+from satchel.cli.options import AnyPath, all_option, cannot_combine, flag_option, missing
+from satchel.cli.plan_prompt import change_options, confirm_and_apply, open_store
+from satchel.i18n import render, say
+
+if TYPE_CHECKING:
+    from satchel.cli.context import CliContext
+    from satchel.skill.model import Skill
+    from satchel.store.plan import ChangePlan
+    from satchel.store.store import Store
+
+_SERVER = "mcp:"
+
+
+@command(
+    say("Install skills from a folder, archive, git or MCP server.")
+    + "\n\n"
+    + say(
+        "Skills are scanned, shown and pinned in the lockfile. You are asked when something would "
+        "be overwritten or the scan found something. Without SOURCE the skills of the lockfile "
+        "that are missing on disk are installed."
+    ),
+    "satchel install pdf-forms.zip",
+    "satchel install https://example.com/skills.git --ref v2 --skill pdf-forms",
+    "satchel install mcp:docs/pdf-forms",
+)
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...", type=AnyPath())
+@click.option("--id", "skill_id", default="", help=say("The folder's name."))
+@click.option("--ref", default="", help=say("Branch, tag or commit of a repository."))
+@click.option("--path", default="", help=say("The skill's folder within the source."))
+@click.option("--skill", "names", multiple=True, help=say("Which of several skills; repeatable."))
+@all_option(say("All skills."))
+@flag_option("--frozen", say("Without SOURCE: restore exactly what is locked, or fail."))
+@change_options
+def install(
+    context: CliContext,
+    sources: tuple[str, ...],
+    frozen: bool,
+    scope: str,
+    everything: bool,
+    **given: Any,
+) -> int:
+    decision = {name: given.pop(name) for name in ("accept_risk", "yes", "dry_run", "as_json")}
+    chosen = {**given, "everything": everything}
+    if frozen and sources:
+        raise cannot_combine("SOURCE", "--frozen")
+    if len(sources) != 1 and (any(chosen.values()) or (sources and decision["as_json"])):
+        raise missing("SOURCE") if not sources else cannot_combine(*sources)
+    store = open_store(context, scope)
+    if not sources:
+        return _install_locked(context, store, (), frozen=frozen, **decision)
+    status = 0
+    for source in sources:
+        if not any(chosen.values()) and _is_missing(store, source):
+            done = _install_locked(context, store, (source,), frozen=False, **decision)
+        else:
+            with _plan(context, store, source, **chosen) as plan:
+                done = confirm_and_apply(context, store, plan, **decision)
+        status = status or done
+    return status
+
+
+def _is_missing(store: Store, name: str) -> bool:
+    """Whether `name` is a skill of the lockfile that is not on disk."""
+    return (
+        not os.path.exists(os.path.expanduser(name))
+        and name in store.lock()
+        and not os.path.isdir(store.scope.target(name))
+    )
+
+
+def _install_locked(
+    context: CliContext, store: Store, names: tuple[str, ...], *, frozen: bool, **decision: Any
+) -> int:
+    with ProgressBar(say("Reading skills")) as progress:
+        plan = store.plan_install(names, frozen=frozen, progress=progress)
+    with plan:
+        if frozen and not decision["dry_run"]:
+            store.require_complete(plan, accept_risk=decision["accept_risk"])
+        status = confirm_and_apply(context, store, plan, **decision)
+    context.satchel.refresh()
+    if context.satchel.settings.asks and (line := context.satchel.library.untrusted_notice()):
+        context.err.line(render(line), "yellow")
+    return status
+
+
+def _plan(context: CliContext, store: Store, source: str, **chosen: Any) -> ChangePlan:
+    served = _served(context, source)
+    with ProgressBar(say("Reading skills")) as progress:
+        if served is None:
+            return store.plan_import(source, progress=progress, **chosen)
+        return _plan_served(context, store, served, progress, chosen["skill_id"])
+
+
+def _served(context: CliContext, source: str) -> Skill | None:
+    """The skill of an MCP server that a source names; None for other sources.
+
+    Raises:
+        NotFound: the server has no such skill.
+    """
+    explicit = source.startswith(_SERVER)
+    if not explicit and (os.sep in source or os.path.exists(os.path.expanduser(source))):
+        return None
+    server, _, name = source.removeprefix(_SERVER).rpartition("/")
+    for skill in context.satchel.library.find(name):
+        if skill.origin.remote and (not server or skill.origin.label == f"{_SERVER}{server}"):
+            return skill
+    if explicit:
+        raise no_such(say("skill"), source, command="satchel mcp list")
+    return None
+
+
+def _plan_served(
+    context: CliContext, store: Store, skill: Skill, progress: ProgressBar, skill_id: str
+) -> ChangePlan:
+    """Plan the installation of a server's skill; each file is compared with the listing."""
+    from satchel.library.lockfile import LockedSource
+    from satchel.skill.file_tree import MemoryTree
+    from satchel.store.planner import select_skills
+    from satchel.store.sources import Bundle
+
+    supply = context.satchel.library.supply_of(skill)
+    assert supply is not None  # noqa: S101 - the skill is of a server
+    files = {path: supply.fetch_verified(skill, path) for path in supply.files_of(skill)}
+    supply.document(skill)  # raises when its frontmatter differs from the listing
+    place = LockedSource("upload", f"{skill.origin.label}/{skill.name}")
+    bundle = Bundle(place, MemoryTree(files), name=skill.name)
+    return store.plan_picked(bundle, select_skills(bundle, skill_id=skill_id), progress=progress)

@@ -1,0 +1,350 @@
+"""The command `search`: the skills that fit a request, the reasons, and the runners-up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel import explain_selection
+from satchel.cli.console import count_skills, cut, one_line, write_json
+from satchel.cli.context import command, complete_names, read_goal
+from satchel.cli.options import flag_option, limit_option
+from satchel.detect.base import DetectorNote, code_of
+from satchel.errors import NotFound, Refused, SkillBroken
+from satchel.explain_selection import EXPLICIT
+from satchel.i18n import join_names, render, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from satchel.cli.console import Screen
+    from satchel.cli.context import CliContext
+    from satchel.detect import Detection, Match
+    from satchel.satchel import Satchel
+    from satchel.session.shortlist import Shortlist
+    from satchel.skill.model import Skill
+
+NONE_FITS = NotFound.exit_code
+"""Exit code when no skill fits."""
+NO_REASON = "–"
+"""The cell of a table for a match without a reason."""
+_FULL, _EMPTY = "■", "·"
+_BAR_COLUMNS, _NARROW_BAR_COLUMNS = 10, 6
+_NARROW_SCREEN_COLUMNS = 72
+_TINY_SCREEN_COLUMNS = 56
+_MAX_GOAL_CHARS = 200
+_MAX_RUNNERS_UP_SHOWN = 5
+_MAX_COPIES_SHOWN = 4
+_FIRST_NOTES = frozenset(("unknown-skill", "unknown-skill-near", "unknown-skills-more"))
+"""Codes of notes that are shown before the answer."""
+
+
+def bar_width(screen: int) -> int:
+    """The width of a bar on a screen of so many columns (0: unlimited); 0 means no bar."""
+    if screen and screen < _TINY_SCREEN_COLUMNS:
+        return 0
+    return _NARROW_BAR_COLUMNS if screen and screen < _NARROW_SCREEN_COLUMNS else _BAR_COLUMNS
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of `width` columns, filled by `share`; a share above 0 shows at least one mark."""
+    share = min(max(share, 0.0), 1.0) if share == share else 0.0  # noqa: PLR0124 - NaN
+    full = round(share * width)
+    if share > 0 and width:
+        full = max(full, 1)
+    return _FULL * full + _EMPTY * (width - full)
+
+
+def share_of(value: float, most: float) -> float:
+    """The ratio of `value` to `most`, from 0 to 1."""
+    if most <= 0 or value <= 0:
+        return 0.0
+    return 1.0 if value >= most else value / most
+
+
+@command(
+    say("Find the skills that fit a request, best first."),
+    "satchel search review a pull request",
+    'satchel search "write a skill" --explain',
+    "satchel search 写技能 --limit 1",
+)
+@click.argument("words", nargs=-1, required=True)
+@limit_option()
+@flag_option("--explain", say("Show the reasons and the runners-up."))
+@click.option(
+    "--skill",
+    "wanted",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_names,
+    help=say("Select this skill in any case; repeatable."),
+)
+@flag_option("--block", say("Print the text that a model gets."))
+def search(
+    context: CliContext,
+    words: tuple[str, ...],
+    limit: int | None,
+    explain: bool,
+    wanted: tuple[str, ...],
+    block: bool,
+    as_json: bool,
+) -> int:
+    text = read_goal(context, words, "satchel search")
+    if limit is not None:
+        context.given["shortlist"] = limit
+    named = [_offered(context, name) for name in wanted]
+    satchel = _with_overrides(context.satchel, named)
+    with context.index_progress():
+        answer = fitting(satchel.which(text, record=False))
+    made = satchel.shortlist(text, record=False) if block else None
+    if as_json:
+        record = _to_dict(answer, text)
+        write_json(record if made is None else {**record, **_block_dict(made)})
+    elif made is not None:
+        _show_block(context, made)
+    else:
+        _show(context, answer, text, explain=explain)
+    found = answer.matches if made is None else made.text
+    return 0 if found else NONE_FITS
+
+
+def fitting(answer: Detection) -> Detection:
+    """Move matches whose own confidence is below the threshold to the runners-up."""
+    fits = [one for one in answer.matches if _fits(one, answer)]
+    rest = [one for one in answer.matches if one not in fits]
+    return answer._replace(matches=fits, runners_up=[*rest, *answer.runners_up]) if rest else answer
+
+
+def _fits(match: Match, answer: Detection) -> bool:
+    return match.detector == EXPLICIT or confidence(match, answer) >= answer.threshold
+
+
+def _to_dict(answer: Detection, goal: str) -> dict[str, Any]:
+    return {
+        "goal": goal[:_MAX_GOAL_CHARS],
+        "fits": bool(answer.matches),
+        "skills": [match_dict(match, answer) for match in answer.matches],
+        "runners_up": [match_dict(match, answer) for match in answer.runners_up],
+        "near_copies": [{"name": copy, "of": first} for copy, first in answer.collapsed],
+        "detector": answer.detector,
+        "fit": round(float(answer.fit), 4),
+        "threshold": round(float(answer.threshold), 4),
+        "took_ms": round(float(answer.took_ms), 3),
+        "notes": list(answer.notes),
+        "cost": answer.cost,
+    }
+
+
+def _block_dict(made: Shortlist) -> dict[str, Any]:
+    return {
+        "block": made.text,
+        "listed": list(made.listed),
+        "never_used": made.explored or None,
+        "block_note": made.reason or None,
+    }
+
+
+def match_dict(match: Match, answer: Detection) -> dict[str, Any]:
+    """A match as JSON."""
+    return {
+        "name": match.name,
+        "score": round(float(match.score), 4),
+        "confidence": round(confidence(match, answer), 4),
+        "reason": match.reason,
+        "evidence": list(match.evidence),
+        "description": match.skill.description,
+        "ref": match.skill.ref,
+        "detector": match.detector or answer.detector,
+    }
+
+
+def _show(context: CliContext, answer: Detection, goal: str, *, explain: bool) -> None:
+    first = [note for note in answer.notes if code_of(note) in _FIRST_NOTES]
+    show_notes(context.err, notes_of(context, first), "yellow")
+    out = context.out
+    if not answer.matches:
+        _show_none(context, answer, goal)
+    elif explain:
+        _show_reasons(out, answer)
+    else:
+        rows = [_row(out, match, answer) for match in answer.matches]
+        head = ["", say("name"), say("fit"), say("description")]
+        out.table(head, rows, [["green", "bold", "cyan"] for _ in rows])
+    if explain and answer.runners_up:
+        out.line()
+        _show_runners_up(out, answer)
+    err = context.err
+    if answer.matches:
+        err.line(_summary(answer, len(context.satchel.library.snapshot().skills)))
+    show_notes(err, [note for note in answer.notes if note not in first])
+    if answer.cost:
+        err.line(_format_cost(answer.cost), "dim")
+
+
+def _row(out: Screen, match: Match, answer: Detection) -> list[str]:
+    return [
+        "●",
+        one_line(match.name),
+        _meter(out, match, answer),
+        one_line(match.skill.description),
+    ]
+
+
+def _meter(out: Screen, match: Match, answer: Detection) -> str:
+    """A bar and the percentage it shows; `by name` for a skill that the request names."""
+    if match.detector == EXPLICIT:
+        return say("by name")
+    share = confidence(match, answer)
+    return f"{bar(share, bar_width(out.width))} {percent(share):>3} %".strip()
+
+
+def _show_reasons(out: Screen, answer: Detection) -> None:
+    for at, match in enumerate(answer.matches):
+        if at:
+            out.line()
+        lead = [("● ", "green"), (one_line(match.name), "bold"), ("  ", "")]
+        out.line(_meter(out, match, answer), "cyan", hang="  ", lead=lead)
+        about = cut(one_line(match.skill.description), out.width - 2 if out.width else 0)
+        out.line(about, "dim", "  ")
+        if reason := format_reason(match):
+            by = one_line(explain_selection.selected_by(match, answer))
+            out.line(reason, "", "  ", "    ", [(by + say(": "), "cyan")])
+        copies = [copy for copy, original in answer.collapsed if original == match.name]
+        if copies:
+            shown = join_names(f"`{one_line(name)}`" for name in copies[:_MAX_COPIES_SHOWN])
+            more = len(copies) - _MAX_COPIES_SHOWN
+            text = say("{names} and {count} more", names=shown, count=more) if more > 0 else shown
+            out.line(text, "dim", "  ", lead=[(say("near duplicates") + say(": "), "dim")])
+
+
+def _show_runners_up(out: Screen, answer: Detection) -> None:
+    rows = [
+        ["○", one_line(one.name), _meter(out, one, answer), format_reason(one) or NO_REASON]
+        for one in answer.runners_up[:_MAX_RUNNERS_UP_SHOWN]
+    ]
+    head = ["", say("did not fit"), say("fit"), say("reason")]
+    out.table(head, rows, [["dim", "dim", "dim", "dim"] for _ in rows])
+    if len(answer.runners_up) > len(rows):
+        out.line(say("… and {count} more", count=len(answer.runners_up) - len(rows)), "dim")
+
+
+def _show_none(context: CliContext, answer: Detection, goal: str) -> None:
+    """Print how close the nearest skill is, without its name, and what to do."""
+    text = ""
+    if answer.runners_up and answer.threshold:
+        text = say(
+            "the closest reaches {fit} %, {needed} % is needed",
+            fit=percent(answer.fit),
+            needed=percent(answer.threshold),
+        )
+    context.err.line(text, lead=[(say("No skill fits") + (say(": ") if text else ""), "bold")])
+    steps: list[str] = []
+    if answer.runners_up:
+        command = f"satchel search {_quote_goal(goal)} --explain"
+        steps.append(say("Run `{command}`", command=command))
+    steps.append(say("Create a skill with `satchel new`, or install one with `satchel install`"))
+    for step in steps:
+        context.err.line(step, "", "→ ")
+
+
+def _show_block(context: CliContext, made: Shortlist) -> None:
+    """Print the shortlist block on stdout, its size and notes on stderr."""
+    context.out.data(made.text)
+    err = context.err
+    notes = made.answer.notes if made.answer is not None else ()
+    if not made.text:
+        reason = one_line(render(made.reason))
+        err.line(reason)
+        show_notes(err, [note for note in notes if note not in made.reason])
+        return
+    text = count_skills(len(made.listed))
+    err.line(say("{skills} in {size} characters", skills=text, size=f"{len(made.text):,}"))
+    if made.reason:
+        err.line(one_line(render(made.reason)), "dim")
+    show_notes(err, notes)
+
+
+def _summary(answer: Detection, total: int) -> str:
+    return say("{count} of {total} skills", count=len(answer.matches), total=f"{total:,}")
+
+
+def notes_of(context: CliContext, notes: Iterable[str]) -> list[str]:
+    """The notes; of a named skill that is broken, the problem instead of `There is no skill`."""
+    found: list[str] = []
+    for note in notes:
+        if isinstance(note, DetectorNote) and note.code.startswith("unknown-skill"):
+            error = context.not_found(str(note.values.get("name", "")))
+            found.append(error.message if isinstance(error, SkillBroken) else note)
+        else:
+            found.append(note)
+    return found
+
+
+def show_notes(err: Screen, notes: Iterable[str], style: str = "dim") -> None:
+    """Print notes about the search."""
+    for note in notes:
+        err.line(one_line(render(note)), style)
+
+
+def format_reason(match: Match) -> str:
+    """The reason of a match on one line; empty when its detector gave none."""
+    return one_line(explain_selection.reason_text(match))
+
+
+def _format_cost(cost: dict[str, float]) -> str:
+    text = say(
+        "A model was asked: {calls} calls, {sent} tokens sent, {got} received",
+        calls=f"{cost.get('calls', 0):g}",
+        sent=f"{cost.get('input_tokens', 0):g}",
+        got=f"{cost.get('output_tokens', 0):g}",
+    )
+    return f"{text}{say('; ')}$ {cost['usd']:.4f}" if "usd" in cost else text
+
+
+def confidence(match: Match, answer: Detection) -> float:
+    """The confidence from 0 to 1: of the first match, in proportion for the others.
+
+    Only scores of the same detector are compared. Without a threshold there is no confidence, and
+    the best match has a full bar.
+    """
+    every = (*answer.matches, *answer.runners_up)
+    most = max(one.score for one in every if one.detector == match.detector)
+    sure = answer.fit if answer.threshold else 1.0
+    return share_of(match.score, most) * sure
+
+
+def percent(value: float) -> int:
+    """A share in percent, rounded down: 100 means certain, and 50 at least a half."""
+    return int(100 * value + 1e-6)
+
+
+_MAX_QUOTED_CHARS = 60
+
+
+def _offered(context: CliContext, name: str) -> Skill:
+    """Find the offered skill of a name, for `--skill`."""
+    skill = context.find(name)[0]
+    if skill.state != "active" or skill.is_tool:
+        raise Refused(
+            say("The skill `{name}` is not offered, so it cannot be chosen",
+                name=one_line(skill.name)),
+            say("Run `{command}`", command=f"satchel why {skill.reference}"),
+        )  # fmt: skip
+    return skill
+
+
+def _with_overrides(satchel: Satchel, use: Sequence[Skill]) -> Satchel:
+    """The project with a detector that always chooses `use`."""
+    if not use:
+        return satchel
+    from satchel.satchel import Satchel as Made
+
+    return Made(satchel.library, satchel.settings, detector=satchel.detector.overriding(use, ()))
+
+
+def _quote_goal(goal: str) -> str:
+    """Quote the goal for a command in a hint; `"…"` if it is long or has special characters."""
+    text = " ".join(goal.split())
+    is_plain = text.isprintable() and not any(char in text for char in "`\"\\$!'")
+    return f'"{text}"' if is_plain and len(text) <= _MAX_QUOTED_CHARS else '"…"'

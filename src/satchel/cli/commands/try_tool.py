@@ -1,0 +1,169 @@
+"""The command `try`: call a tool once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from satchel.cli.console import clean, one_line, print_error, write_json
+from satchel.cli.context import command, completions, exit_code
+from satchel.cli.options import flag_option
+from satchel.errors import InvalidInput, NotFound, SkillBroken
+from satchel.i18n import join_names, say
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from satchel.authoring.tool_trial import ToolTrial
+    from satchel.cli.console import Screen
+    from satchel.cli.context import CliContext
+    from satchel.errors import SatchelError
+
+_EXIT_CODES = {"missing-runtime": 6, "build-failed": 7}
+"""Why a program could not be started -> exit code, as of the exceptions."""
+_MAX_CHARS_SHOWN = 600
+
+
+def complete_tools(
+    ctx: click.Context, _parameter: click.Parameter, start: str
+) -> list[CompletionItem]:
+    """Complete names of tool skills."""
+    return completions(
+        ctx, start, lambda satchel, skill: bool(satchel.library.tools().find(skill.name))
+    )
+
+
+@command(
+    say("Call a tool once, as an agent would."),
+    "satchel try word_count_count --arg text='to be or not to be'",
+    'satchel try word-count --json-args \'{"text": "to be"}\'',
+    name="try",
+)
+@click.argument("tool", shell_complete=complete_tools)
+@click.option(
+    "--arg", "pairs", multiple=True, metavar="NAME=VALUE", help=say("One argument; repeatable.")
+)
+@click.option("--json-args", "table", default="", metavar="JSON", help=say("All arguments."))
+@flag_option("--raw", say("Print only the output."))
+def try_(
+    context: CliContext, tool: str, pairs: tuple[str, ...], table: str, raw: bool, as_json: bool
+) -> int:
+    from satchel.authoring.tool_trial import find_tool, read_arguments, try_tool
+
+    satchel = context.satchel
+    show_builds(context)
+    try:
+        try:
+            name = find_tool(satchel, tool)
+        except NotFound as exc:
+            raise no_tool(context, tool, exc) from exc
+        arguments = read_arguments(satchel, name, pairs, table)
+        trial = try_tool(satchel, name, arguments)
+    finally:
+        satchel.close()
+    if as_json:
+        write_json(trial.to_dict())
+    elif raw:
+        if trial.response or trial.reply.error is None:
+            context.out.data(trial.response or trial.reply.text)
+        if not trial.response or "fault" in trial.reply.data:
+            _print_error(trial)
+    else:
+        _show_trial(context, trial)
+    return _EXIT_CODES.get(str(trial.reply.data.get("failure")), exit_code(trial.reply))
+
+
+def no_tool(context: CliContext, name: str, exc: NotFound, *, tested: bool = False) -> SatchelError:
+    """A more precise error than `exc`: its skill.yaml is broken, or the skill has no program."""
+    whole = name.partition(".")[0]
+    for part in (name, whole):
+        other = context.not_found(part)
+        if isinstance(other, SkillBroken):
+            return other
+    found = context.satchel.library.snapshot().find(whole)
+    if found:
+        from satchel.skill.trigger_file import has_triggers
+
+        typed = found[0].reference
+        return InvalidInput(
+            say("`{name}` has instructions and no program", name=one_line(found[0].name)),
+            say("Run `{command}`", command=f"satchel test --triggers {typed}")
+            if tested and has_triggers(found[0].base_dir)
+            else say("Run `{command}`", command=f"satchel check {typed}"),
+        )
+    return exc
+
+
+def show_builds(context: CliContext) -> None:
+    """Print builds, which the first use of a skill may need."""
+
+    def show(line: str) -> None:
+        context.err.line(one_line(line), "dim")
+
+    context.satchel.engine.progress = show
+
+
+def _show_trial(context: CliContext, trial: ToolTrial) -> None:
+    err, reply = context.err, trial.reply
+    data = reply.data
+    if trial.request:
+        _row(err, say("request"), _shortened(trial.request))
+    if trial.response:
+        _block(err, say("response"), _shortened(trial.response))
+    if "tier" in data:
+        _row(err, say("time"), format_duration(float(reply.stats["time_ms"])))
+        _row(err, say("sandbox"), str(data["tier"]))
+        found = context.satchel.library.tools().tools.get(trial.tool)
+        if found is not None and found[0].wants:
+            _row(err, say("allowed"), join_names(found[0].wants))
+        if data["denied"]:
+            _row(err, say("denied"), join_names(one_line(str(item)) for item in data["denied"]))
+        if data.get("stderr"):
+            _block(err, "stderr", str(data["stderr"]))
+    if reply.error is not None:
+        _print_error(trial)
+        return
+    context.out.data(str(data["output"]) if "output" in data else reply.text)
+    if "output" in data and data.get("truncated"):
+        cut, kept = int(data["truncated"]), len(data["output"])
+        message = say(
+            "the model sees {kept} of {all} characters", all=f"{cut + kept:,}", kept=f"{kept:,}"
+        )  # fmt: skip
+        context.err.line(message, lead=[(say("warning: "), "yellow")])
+
+
+def _print_error(trial: ToolTrial) -> None:
+    error = trial.reply.error
+    if error is not None:
+        print_error(error.message, error.hint)
+
+
+def _row(err: Screen, title: str, text: str) -> None:
+    err.line(one_line(text), "", "", "  ", [(title, "dim"), (say(": "), "dim")])
+
+
+def _block(err: Screen, title: str, text: str) -> None:
+    """Print a text that may have several lines."""
+    lines = clean(text).strip("\n").split("\n")
+    if len(lines) == 1:
+        _row(err, title, text)
+        return
+    err.line("", lead=[(title, "dim"), (say(": ").rstrip(), "dim")])
+    for line in lines:
+        bare = line.expandtabs(4).rstrip()
+        deep = len(bare) - len(bare.lstrip(" "))
+        err.line(bare.lstrip(" "), "", "  " + " " * deep)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _MAX_CHARS_SHOWN:
+        return text
+    return f"{text[:_MAX_CHARS_SHOWN]}… ({len(text):,})"
+
+
+def format_duration(ms: float) -> str:
+    """Format milliseconds."""
+    if ms >= 1000:
+        return f"{ms / 1000:.1f} s"
+    return f"{ms:.1f} ms" if 0 < ms < 10 and ms % 1 else f"{ms:.0f} ms"

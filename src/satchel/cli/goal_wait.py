@@ -1,0 +1,361 @@
+"""Follows a goal until it ends, shows its progress, and asks the questions of its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from satchel.cli import EXIT_INCOMPLETE, EXIT_INTERRUPTED
+from satchel.cli.console import clean, one_line, write_json
+from satchel.cli.goal_engine import worker_command
+from satchel.cli.goal_view import GoalProgress
+from satchel.cli.models import quietly
+from satchel.cli.options import wrong_form
+from satchel.errors import InvalidInput
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from satchel.cli.context import CliContext
+    from satchel.cli.goal_engine import RunOptions
+    from satchel.goals.engines.base import Engine
+    from satchel.goals.model import Answer, GoalReport
+
+
+_REDRAW_INTERVAL_S = 0.125
+_SECOND_INTERRUPT_AFTER_S = 2.0
+"""After Ctrl-C, another one is ignored for so long."""
+_LAST_EVENTS_TIMEOUT_S = 2.0
+
+
+def parse_answer(text: str | None, schema: Any) -> Any:
+    """Parse an answer: as JSON if the schema wants anything but a text."""
+    if text is None or not schema or schema.get("type") == "string":
+        return text
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise wrong_form("--value", json.dumps(schema, ensure_ascii=False), text) from exc
+
+
+def user_name() -> str:
+    """The name of the current user."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+
+
+async def _read_line() -> str:
+    """Read a line from the terminal without blocking the loop; empty at the end of the input.
+
+    A daemon thread reads the file descriptor, so Ctrl-C ends the process at once. It does not use
+    `sys.stdin`, whose lock it would still hold when the interpreter exits.
+    """
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[bytes] = loop.create_future()
+    number = sys.stdin.fileno()
+
+    def resolve(data: bytes) -> None:
+        if not line.done():
+            line.set_result(data)
+
+    def read() -> None:
+        data = b""
+        try:
+            while not data.endswith(b"\n"):
+                more = os.read(number, 4096)
+                data += more
+                if not more:
+                    break
+        except OSError:  # the terminal was closed
+            data = b""
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(resolve, data)
+
+    threading.Thread(target=read, daemon=True).start()
+    return (await line).decode(sys.stdin.encoding or "utf-8", "replace")
+
+
+def stop_on_interrupt(context: CliContext, run: Callable[[], int]) -> int:
+    """Run a command that runs a goal; Ctrl-C ends it without a traceback."""
+    try:
+        with quietly():
+            return run()
+    except KeyboardInterrupt:
+        _ignore_interrupts()
+        if context.asking:
+            context.err.line()  # ends the line of the question
+        context.err.line(say("Stopped"), "yellow")
+        return EXIT_INTERRUPTED
+
+
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C during the shutdown; after a while it ends the process at once."""
+    import signal
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    since = time.monotonic()
+
+    def again(_number: int, _frame: object) -> None:
+        if time.monotonic() - since > _SECOND_INTERRUPT_AFTER_S:
+            os._exit(EXIT_INTERRUPTED)
+
+    signal.signal(signal.SIGINT, again)
+
+
+def run_to_end(
+    context: CliContext,
+    engine: Engine,
+    begin: Callable[[Engine], Awaitable[GoalReport]],
+    options: RunOptions,
+    *,
+    shared: bool,
+) -> int:
+    """Open the engine, submit or continue the goal by `begin`, and follow it to its end.
+
+    `shared` means that workers run the steps. Returns the exit code.
+    """
+    notice = _InterruptNotice(context, options, shared=shared)
+    try:
+        report, outputs = asyncio.run(_run(context, engine, begin, notice, detach=options.detach))
+    except KeyboardInterrupt:
+        if notice.goal_continues:
+            return EXIT_INTERRUPTED
+        raise
+    if options.detach:
+        _detach(context, engine, report, options)
+        return 0
+    if options.as_json:
+        from satchel.cli.goal_view import report_dict
+
+        whole = report_dict(report)
+        for step in whole["steps"]:
+            step["output"] = outputs.get(step["id"], step["output"])
+        write_json(whole)
+    else:
+        _print_outputs(context, report, outputs)
+    return _exit_code(context, report, _suffix(options), shared=shared)
+
+
+def _suffix(options: RunOptions) -> str:
+    """Options to repeat in the next command that runs steps of the goal."""
+    return "".join(f" {word}" for word in options.arguments())
+
+
+def _engine_suffix(options: RunOptions) -> str:
+    """Options to repeat in the next command that only shows the goal."""
+    return f" --engine {options.engine}" if options.engine else ""
+
+
+async def _run(
+    context: CliContext,
+    engine: Engine,
+    begin: Callable[[Engine], Awaitable[GoalReport]],
+    notice: _InterruptNotice,
+    *,
+    detach: bool,
+) -> tuple[GoalReport, Mapping[str, Any]]:
+    from satchel.cli.goal_view import whole_outputs
+    from satchel.goals.model import OVER
+    from satchel.presentation.goals import last_steps
+
+    async with engine as opened:
+        since = time.time()
+        report = await begin(opened)
+        if detach:
+            return report, {}
+        unbegun = say("Workers run the steps: `{command}`",
+                      command=worker_command(context, report))  # fmt: skip
+        view = GoalProgress(context.err, unbegun)
+        try:
+            while True:
+                report = await _follow(opened, report, view, since)
+                is_interactive = sys.stdin.isatty() and sys.stderr.isatty()
+                if report.state in OVER or not is_interactive:
+                    break
+                since = time.time()
+                if not await _ask(context, opened, report):
+                    break
+                report = await opened.report(report.id)
+                view = GoalProgress(context.err, unbegun)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            _ignore_interrupts()
+            notice.print(report.id, plain=not view.redraws)  # a redrawn view covers the `^C`
+            raise
+        last = {name: report.steps[name] for name in last_steps(report.plan)}
+        return report, await whole_outputs(opened, last)
+
+
+class _InterruptNotice:
+    """The message after Ctrl-C: how the goal continues."""
+
+    def __init__(self, context: CliContext, options: RunOptions, *, shared: bool) -> None:
+        self._context = context
+        self._options = options
+        self._shared = shared
+        self.goal_continues = False
+        """Whether workers continue the goal."""
+
+    def print(self, goal_id: str, *, plain: bool) -> None:
+        """Print the message on its own line; `plain` when the terminal still shows `^C`."""
+        err, asking = self._context.err, self._context.asking
+        if asking or (plain and err.is_terminal):
+            err.line()
+        self._context.asking = False
+        self.goal_continues = self._shared and not asking
+        if self.goal_continues:
+            command = f"satchel goal show {goal_id}{_engine_suffix(self._options)}"
+        else:
+            command = f"satchel goal resume {goal_id}{_suffix(self._options)}"
+        err.line(say("Run `{command}`", command=command), "yellow")
+
+
+async def _follow(
+    engine: Engine, report: GoalReport, view: GoalProgress, since: float
+) -> GoalReport:
+    """Show the events of a goal from `since` on, until it ends or waits for an answer."""
+    goal_id = report.id
+    view.begin(report, since)
+    ended: GoalReport | None = None
+
+    async def watch() -> None:
+        async for event in engine.watch(goal_id):
+            view.tell(event)
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(_REDRAW_INTERVAL_S)
+            view.tick()
+
+    watching = asyncio.ensure_future(watch())
+    ticking = asyncio.ensure_future(tick())
+    try:
+        ended = await engine.wait(goal_id)
+        await asyncio.wait([watching], timeout=_LAST_EVENTS_TIMEOUT_S)
+        return ended
+    finally:
+        ticking.cancel()
+        if not watching.done():
+            watching.cancel()
+        await asyncio.gather(watching, ticking, return_exceptions=True)
+        view.end(ended)
+
+
+async def _ask(context: CliContext, engine: Engine, report: GoalReport) -> bool:
+    """Ask for the answers of all waiting steps; False at the end of the input."""
+    for step in report.plan.steps:
+        result = report.steps[step.id]
+        if result.state != "asking":
+            continue
+        err = context.err
+        err.title(f"? {one_line(step.title or step.id)}")
+        err.write(clean(str(result.output or step.prompt)).rstrip("\n") + "\n\n")
+        while True:
+            answer = await _read_answer(context, step.output)
+            if answer is None:
+                return False
+            try:
+                await engine.answer(report.id, step.id, answer)
+                break
+            except InvalidInput as exc:
+                err.line(one_line(exc.message), "red")
+    return True
+
+
+async def _read_answer(context: CliContext, schema: Any) -> Answer | None:
+    """Read an answer from the terminal; None at the end of the input."""
+    from satchel.goals.model import Answer
+
+    err = context.err
+    while True:
+        err.write(say("[y] yes, [n] no, or write your answer: "))
+        err.stream.flush()
+        context.asking = True  # stays set after Ctrl-C
+        line = await _read_line()
+        context.asking = False
+        if not line:
+            err.line()
+            return None
+        text = line.strip()
+        if not text:
+            continue
+        if text.lower() in {"n", "no", "否"}:
+            return Answer(approved=False, by=user_name())
+        if text.lower() in {"y", "yes", "是"}:
+            return Answer(by=user_name())
+        try:
+            return Answer(value=parse_answer(text, schema), by=user_name())
+        except InvalidInput as exc:
+            err.line(one_line(exc.message), "red")
+
+
+def _print_outputs(context: CliContext, report: GoalReport, outputs: Mapping[str, Any]) -> None:
+    """Print the outputs of the last steps on stdout, under headings when there are several."""
+    from satchel.cli.goal_view import output_text
+
+    done = [name for name in outputs if report.steps[name].state == "done"]
+    for at, name in enumerate(done):
+        text = output_text(outputs[name])
+        if len(done) > 1:
+            text = f"{chr(10) if at else ''}# {name}\n\n{text}"
+        context.out.data(text)
+
+
+def _exit_code(context: CliContext, report: GoalReport, suffix: str, *, shared: bool) -> int:
+    from satchel.cli.goal_view import print_advice
+
+    if report.state == "done":
+        return 0
+    if report.state in {"asking", "queued", "running"}:
+        asking = [name for name, result in report.steps.items() if result.state == "asking"]
+        for name in asking:
+            text = str(report.steps[name].output or "").strip().partition("\n")[0]
+            context.err.line(one_line(text)[:300], "", f"  ? {name}  ")
+        # `--allow-tools` is not an answer, so it is not shown where it could be read as one.
+        step = (asking[0] if len(asking) == 1 else "STEP") + suffix.removesuffix(" --allow-tools")
+        text = say("Run `{command}`", command=f"satchel goal resume {report.id}{suffix}")
+        if asking:
+            text = say("Approve with `satchel goal answer {goal} {step}`, or pass your answer with "
+                       "`--value`", goal=report.id, step=step)  # fmt: skip
+        context.err.line(text, "yellow")
+        return EXIT_INCOMPLETE
+    print_advice(context, report, suffix, shared=shared)
+    return 1
+
+
+def _detach(context: CliContext, engine: Engine, report: GoalReport, options: RunOptions) -> None:
+    """Leave a goal to workers, or to a background process that is started here."""
+    log = ""
+    if engine.name == "local":
+        from satchel.goals.engines.factory import resume_in_background
+
+        settings, arguments = context.satchel.settings, options.arguments()
+        process = resume_in_background(settings, report.id, arguments, project=context.project)
+        log = process.log
+    if options.as_json:
+        from satchel.cli.goal_view import report_dict
+
+        write_json({**report_dict(report), "log": log or None})
+    else:
+        context.out.data(report.id)
+    if log:
+        context.err.line(say("Running in the background; its log is `{path}`",
+                             path=os.path.relpath(log) if log.startswith(os.getcwd()) else log),
+                         "dim")  # fmt: skip
+    else:
+        command = worker_command(context, report)
+        context.err.line(say("Workers run the steps: `{command}`", command=command), "dim")
+    goal = report.id + _engine_suffix(options)
+    context.err.line(say("Run `{command}`", command=f"satchel goal show {goal}"), "dim")

@@ -1,0 +1,157 @@
+"""Tool skills: folders with a `skill.yaml`.
+
+Imported only where a scan found one. Tool definitions are sent with every request, so a skill is
+verified as a whole before its tools are offered.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from satchel.errors import Blocked, Changed, SatchelError
+from satchel.i18n import Message
+from satchel.library.scanner import parent_folders
+from satchel.skill.document import MANIFEST
+from satchel.skill.manifest_parser import check_entry
+from satchel.skill.model import Skill
+from satchel.skill.problems import NO_PROBLEMS, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from satchel.library.integrity import IntegrityChecker
+    from satchel.library.scanner import LocationState
+    from satchel.skill.document import SkillHeader
+    from satchel.skill.manifest import ToolManifest
+    from satchel.skill.model import State
+
+
+class ToolSkill(NamedTuple):
+    """A skill with tools."""
+
+    skill: Skill
+    """The skill of the SKILL.md, if the folder has one too."""
+    manifest: ToolManifest
+    description: str
+    """Description of the skill in its skill.yaml."""
+    digest: str
+    """Hexadecimal SHA-256 of the skill.yaml."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of its tools."""
+        return tuple(tool.name for tool in self.manifest.tools)
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """The permissions of its program, for review."""
+        from satchel.i18n import join_names, say
+
+        manifest = self.manifest
+        found: list[str] = []
+        if manifest.network:
+            found.append(say("use the network"))
+        if manifest.secrets:
+            names = join_names(f"`{name}`" for name in manifest.secrets)
+            found.append(say("get the secrets {names}", names=names))
+        if manifest.files.access == "read":
+            found.append(say("read the project's files"))
+        elif manifest.files.access == "write":
+            found.append(say("read and change the project's files"))
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        manifest = self.manifest
+        return {
+            "tools": list(self.tools),
+            "runtime": manifest.runtime,
+            "entry": manifest.entry,
+            "wants": {
+                "network": manifest.network,
+                "secrets": list(manifest.secrets),
+                "files": manifest.files.access,
+            },
+        }
+
+
+class CheckedManifest(NamedTuple):
+    """A skill.yaml after its checks."""
+
+    source: ToolSkill | None
+    """None when it cannot be used; `problems` has the reason."""
+    state: State = "active"
+    """The state of the skill, before names are compared."""
+    problems: tuple[Problem, ...] = NO_PROBLEMS
+    error: SatchelError | None = None
+    """Why the tools may not be used."""
+
+    @property
+    def visible(self) -> tuple[Any, ...]:
+        """What users see of it, to be compared."""
+        return self.source and self.source.digest, self.state, self.problems
+
+
+def check_manifest(
+    state: LocationState,
+    folder: str,
+    state_of: Callable[[SkillHeader], State],
+    integrity: IntegrityChecker,
+) -> CheckedManifest:
+    """Check a skill.yaml and, if its skill is offered, the whole skill.
+
+    Args:
+        state: The location.
+        folder: The skill's folder in it.
+        state_of: Determines the state of a skill that was not verified.
+        integrity: Verifies skills.
+    """
+    path = state.path_of(folder)
+    file = f"{path}/{MANIFEST}"
+    outer = next((one for one in parent_folders(folder) if one in state.manifests), "")
+    if outer:
+        values = {"outer": f"{state.location.name}/{outer}"}
+        return _unusable(Problem("tool-nested", file, values=values))
+    known = state.manifests[folder]
+    if known.reading is None:
+        return _unusable(*known.problems)
+    reading = check_entry(known.reading, path)
+    problems = tuple(one.at(file) for one in reading.problems)
+    if reading.manifest is None or known.head is None:
+        return _unusable(*problems)
+    if reading.manifest.runtime == "go" and not os.path.isfile(f"{path}/go.mod"):
+        values = {"name": os.path.basename(path)}
+        return _unusable(Problem("tool-go-module", file, values=values))
+    # A folder with both files is one skill, with the name of its SKILL.md.
+    own = state.heads.get(folder)
+    skill = Skill(own or known.head, state.location.origin)
+    source = ToolSkill(skill, reading.manifest, reading.description, known.digest)
+    checked = CheckedManifest(source, state_of(skill.head), problems if own else NO_PROBLEMS)
+    return _verify(checked, source, integrity) if checked.state == "active" else checked
+
+
+def _unusable(*problems: Problem) -> CheckedManifest:
+    return CheckedManifest(None, problems=problems)
+
+
+def _verify(
+    checked: CheckedManifest, source: ToolSkill, integrity: IntegrityChecker
+) -> CheckedManifest:
+    """Verify a skill, including the skill.yaml that was read."""
+    skill = source.skill
+    try:
+        verified = integrity.check(skill, clean=False)  # a tool call cleans
+        if not verified.has(MANIFEST, source.digest):
+            raise Changed(
+                Message("The skill `{name}` changed meanwhile", name=skill.name),
+                Message("Try again"),
+            )
+    except SatchelError as exc:
+        values = {"name": skill.reference, "reason": exc.message}
+        problem = Problem("tool-not-offered", skill.path, values=values)
+        state: State = "blocked" if isinstance(exc, Blocked) else "active"
+        if skill.is_tool and state == "active":
+            state = "untrusted"
+        return checked._replace(state=state, problems=(*checked.problems, problem), error=exc)
+    return checked

@@ -1,0 +1,213 @@
+"""`satchel search`: choices, reasons, and what is printed when no skill fits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from satchel import Satchel
+from satchel.cli.commands.search import search
+from satchel.detect.base import BaseDetector, Detection, Match
+
+
+class Scripted(BaseDetector):
+    """A detector that answers what the test wants to see on a screen."""
+
+    name = "hybrid"
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, chosen, after=(), fit=0.82, **more) -> None:
+        self._chosen, self._after, self._fit, self._more = chosen, after, fit, more
+
+    def detect(self, goal_text, skills):
+        return self.look(goal_text, skills).matches
+
+    def look(self, goal_text, skills, limit=None):
+        known = {skill.name: skill for skill in skills}
+
+        def made(rows):
+            return [
+                Match(name, score, f"name has `{name}`", (f"name: {name}",), known[name], "hybrid")
+                for name, score in rows
+            ]
+
+        chosen, after = made(self._chosen), made(self._after)
+        return Detection(chosen, after, self._fit, 0.5, "hybrid", 1.5, **self._more)
+
+
+# --- what is chosen -----------------------------------------------------------------------
+
+
+@pytest.mark.req("C3")
+def test_the_skill_for_a_request_comes_with_its_reasons(terminal):
+    done = terminal.run("search", "please review the code of this pull request")
+    assert done.status == 0
+    assert "●  code-review  ■" in done.out
+    assert "of 4 skills" in done.err
+    explained = terminal.run("search", "please review the code of this pull request", "--explain")
+    assert explained.out.startswith("● code-review  ■")
+    assert "`review`" in explained.out
+
+
+def test_scripts_get_the_whole_answer(terminal):
+    told = json.loads(terminal.run("search", "review", "this", "pull request", "--json").out)
+    assert told["fits"] is True
+    assert told["goal"] == "review this pull request"
+    first = told["skills"][0]
+    assert first["name"] == "code-review"
+    assert first["ref"] == ".agents/skills/code-review"
+    assert any(item.endswith("review") for item in first["evidence"])
+    keys = "runners_up near_copies detector fit threshold took_ms notes cost"
+    assert set(keys.split()) <= set(told)
+
+
+def test_a_script_sees_by_the_exit_code_that_none_fits(terminal):
+    done = terminal.run("search", "xylophone")
+    assert done.status == 3
+    assert done.out == ""
+    assert done.err.startswith("No skill fits\n")
+    assert "`satchel new`" in done.err
+    told = terminal.run("search", "xylophone", "--json")
+    assert (told.status, json.loads(told.out)["fits"]) == (3, False)
+
+
+def test_nothing_is_recorded_as_selected(terminal):
+    for more in ((), ("--block",), ("--skill", "fix-yaml")):
+        assert terminal.run("search", "review a pull request", *more).status == 0
+    terminal.run("why", "code-review", "--goal", "review a pull request")
+    trace = terminal.home / ".local/state/satchel/trace.jsonl"
+    assert not trace.exists() or '"selected"' not in trace.read_text()
+
+
+# --- options that decide ------------------------------------------------------------------
+
+
+@pytest.mark.req("C3")
+def test_a_skill_that_is_asked_for_is_chosen_whatever_the_words_say(terminal):
+    done = terminal.run("search", "review this pull request", "--skill", "fix-yaml")
+    assert done.status == 0
+    assert "●  fix-yaml  by name  " in done.out
+    told = json.loads(terminal.run("search", "x", "--skill", "fix-yaml", "--json").out)
+    assert [row["name"] for row in told["skills"]] == ["fix-yaml"]
+    assert told["skills"][0]["detector"] == "explicit"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "message"),
+    [
+        ("code-reveiw", 3, "There is no skill `code-reveiw`"),
+        ("release-notes", 4, "is not offered, so it cannot be chosen"),
+        ("plain-text", 5, "is not a skill: "),
+    ],
+)
+def test_a_name_that_cannot_be_meant_is_said(terminal, name, status, message):
+    done = terminal.run("search", "review", "--skill", name)
+    assert (done.status, done.out) == (status, "")
+    assert message in done.err
+
+
+# --- where the goal comes from ------------------------------------------------------------
+
+
+def test_a_long_request_comes_from_a_pipe(terminal):
+    text = "Please review\nthis pull request.\n" + "And then nothing.\n" * 400
+    done = terminal.run("search", "-", "--json", stdin=text)
+    told = json.loads(done.out)
+    assert told["skills"][0]["name"] == "code-review"
+    assert told["goal"].startswith("Please review\nthis")
+    assert len(told["goal"]) == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "message"),
+    [
+        ((), "", "`WORDS` is missing"),
+        (("  ",), "", "`TEXT` is missing"),
+        (("-",), "\n", "`TEXT` is missing"),
+        (("-",), "a\0b", "stdin is not text"),
+        (("x", "--limit", "0"), "", "`--limit` needs a whole number (1…), not `0`"),
+    ],
+)
+def test_usage_errors(terminal, words, stdin, message):
+    done = terminal.run("search", *words, stdin=stdin)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"error: {message}")
+
+
+def test_a_broken_skill_that_is_named_says_what_is_wrong(terminal):
+    done = terminal.run("search", "use the plain-text skill", COLUMNS="")
+    assert "`plain-text` is not a skill: " in done.err
+    assert "There is no skill" not in done.err
+
+
+def test_a_goal_without_end_is_refused(terminal):
+    done = terminal.run("search", "-", stdin="review " * 200_000)
+    assert (done.status, "`stdin` has more than 1,048,576 bytes" in done.err) == (2, True)
+
+
+# --- what the model would get -------------------------------------------------------------
+
+
+def test_the_block_is_what_a_host_would_send(terminal, monkeypatch):
+    done = terminal.run("search", "review this pull request", "--block")
+    assert done.status == 0
+    for name, value in terminal.env().items():
+        monkeypatch.setenv(name, value)
+    own = Satchel.for_project(terminal.project).shortlist("review this pull request", record=False)
+    assert done.out == own.text + "\n"
+    assert f"in {len(own.text):,} characters" in done.err
+    told = json.loads(terminal.run("search", "review this pull request", "--block", "--json").out)
+    assert told["block"] == own.text
+    assert told["listed"] == list(own.listed)
+
+
+def test_no_block_is_said_and_not_printed(terminal):
+    done = terminal.run("search", "xylophone", "--block")
+    assert (done.status, done.out) == (3, "")
+    assert "no skill fits" in done.err
+    off = terminal.run("search", "review this pull request", "--block", SATCHEL_SHORTLIST="0")
+    assert (off.status, off.out) == (3, "")
+    assert off.err.endswith("the setting `shortlist` is 0\n")
+
+
+# --- how it looks -------------------------------------------------------------------------
+
+
+def test_what_is_too_weak_is_not_named(inside):
+    detector = Scripted([], [("fix-yaml", 1.0), ("style-guide", 0.5)], fit=0.31)
+    _, status, out, err = inside(search, detector, "mend", "it")
+    assert status == 3
+    assert out == ""
+    assert "No skill fits: the closest reaches 31 %, 50 % is needed" in err
+    assert "fix-yaml" not in err
+    assert '`satchel search "mend it" --explain`' in err
+
+
+def test_bar_percentage_and_threshold_agree(inside):
+    chosen = [("fix-yaml", 1.0), ("style-guide", 0.7), ("code-review", 0.5)]
+    _, _, out, err = inside(search, Scripted(chosen, fit=0.8), "mend", "it")
+    assert [line.split()[1:5] for line in out.splitlines()[1:]] == [
+        ["fix-yaml", "■■■■■■■■··", "80", "%"],
+        ["style-guide", "■■■■■■····", "56", "%"],
+    ]
+    assert "2 of 4 skills" in err
+    _, _, out, _ = inside(search, Scripted(chosen, fit=0.8), "mend", "it", "--explain")
+    below = out.partition("did not fit")[2]
+    assert "code-review  ■■■■······  40 %" in below
+
+
+def test_a_goal_that_no_shell_should_read_is_not_repeated(inside):
+    detector = Scripted([], [("fix-yaml", 1.0)], fit=0.1)
+    _, _, _, err = inside(search, detector, "mend $(rm -r x)")
+    assert '`satchel search "…" --explain`' in err
+    assert "$(rm" not in err
+
+
+def test_notes_and_costs_are_for_people(inside):
+    cost = {"calls": 1.0, "input_tokens": 812.0, "output_tokens": 9.0, "usd": 0.0004}
+    detector = Scripted([("fix-yaml", 1.0)], notes=("the index is being built",), cost=cost)
+    _, _, out, err = inside(search, detector, "mend")
+    assert "index" not in out
+    assert "the index is being built\n" in err
+    assert "1 calls, 812 tokens sent, 9 received; $ 0.0004" in err

@@ -1,0 +1,204 @@
+"""`satchel why --goal`: rank, fields, competitors, missing words and advice."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from satchel.cli.commands.why import why
+from satchel.detect.base import BaseDetector, Detection, Match, RankExplanation
+
+GOAL = "review this pull request"
+
+
+class Scripted(BaseDetector):
+    """A detector that places skills where the test wants them."""
+
+    name = "hybrid"
+
+    def __init__(self, chosen, place, fit=0.8, collapsed=()) -> None:
+        self._chosen, self._place = chosen, place
+        self._fit, self._collapsed = fit, collapsed
+
+    def detect(self, goal_text, skills):
+        return self.look(goal_text, skills).matches
+
+    def look(self, goal_text, skills, limit=None):
+        found = [_match(skill) for skill in skills if skill.name in self._chosen]
+        return Detection(found, [], self._fit, 0.5, "hybrid", 1.0, (), self._collapsed)
+
+    def place(self, goal_text, skills, skill):
+        rank, fields, ahead, missing = self._place
+        known = {one.name: one for one in skills}
+        before = [(_match(known[name], sum(given.values())), given) for name, given in ahead]
+        match = _match(skill, sum(fields.values())) if rank else None
+        return RankExplanation(rank, len(skills), match, fields, before, missing)
+
+
+def _match(skill, score=1.0):
+    evidence = (f"name: {skill.name}", "vectors: 0.4")
+    return Match(skill.name, score, f"name has `{skill.name}`", evidence, skill, "hybrid")
+
+
+def _chapter(out: str) -> str:
+    """The section about the request, and the advice at the end."""
+    first, _, story = out[out.index("For this request") - 2 :].partition("\n\n● Location")
+    if not story:
+        first, _, story = first.partition("\n\n▲ Location")
+    return (
+        first
+        + "\n\nWhat to do next" * ("What to do next" in story)
+        + (story.partition("What to do next")[2])
+    )
+
+
+# --- with the detector that ships ---------------------------------------------------------
+
+
+@pytest.mark.req("C7")
+def test_a_chosen_skill_has_nothing_to_mend(terminal):
+    done = terminal.run("why", "code-review", "--goal", GOAL)
+    assert done.status == 0
+    told = _chapter(done.out)
+    assert told.startswith("● For this request\n  “review this pull request”\n")
+    assert "it would be chosen: ranked 1st of 4" in told
+    assert "■" in told
+    assert "satchel why code-review --goal" not in told
+
+
+def test_a_skill_without_a_word_of_the_goal_is_told_so(terminal):
+    told = _chapter(terminal.run("why", "fix-yaml", "--goal", "xylophone concerto").out)
+    assert told.startswith("▲ For this request")
+    assert "it is not chosen" in told
+    assert "→ Call it by its name: a request with `use skill fix-yaml`" in told
+    assert "`pin`" not in told  # it is listed in full already
+    short = terminal.run(
+        "why", "fix-yaml", "--goal", "xylophone", SKILLS_PROMPT_CHAR_BUDGET="300"
+    ).out
+    assert _chapter(short).count("add `fix-yaml` to `pin`") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("release-notes", "not offered (untrusted)"),
+        ("skills/code-review", "not offered (shadowed)"),
+    ],
+)
+def test_what_is_not_offered_is_said_first_and_placed_all_the_same(terminal, name, first):
+    out = terminal.run("why", name, "--goal", "write release notes, review the rest").out
+    assert first in out.splitlines()[0]
+    told = _chapter(out).splitlines()
+    assert told[2] == "  it is not offered, so it cannot be chosen"
+    assert told[3].startswith("  ranked ")
+    assert "chosen instead" not in out
+    row = json.loads(terminal.run("why", name, "--goal", "release notes review", "--json").out)
+    assert row["goal"]["offered"] is False
+    assert row["goal"]["chosen"] is False
+    assert row["goal"]["of"] == 5
+
+
+def test_the_same_for_scripts(terminal):
+    told = json.loads(terminal.run("why", "code-review", "--goal", GOAL, "--json").out)
+    assert told["state"] == "active"
+    goal = told["goal"]
+    assert (goal["text"], goal["rank"], goal["of"]) == (GOAL, 1, 4)
+    assert goal["chosen"] is True
+    assert goal["advice"] == []
+    assert goal["match"]["name"] == "code-review"
+    assert sum(goal["fields"].values()) > 0
+    keys = {"fit", "threshold", "missing", "ahead", "instead", "near_copy_of", "detector", "notes"}
+    assert keys <= set(goal)
+    assert "goal" not in json.loads(terminal.run("why", "code-review", "--json").out)
+
+
+@pytest.mark.req("C3")
+def test_what_the_request_rules_out_is_the_reason(terminal):
+    goal = "review this pull request, but do not use the code-review skill"
+    out = terminal.run("why", "code-review", "--goal", goal, COLUMNS="").out
+    told = _chapter(out)
+    assert "it is not chosen: `code-review` is left out: the request says not to use it" in told
+    assert "What to do next" not in told
+    called = _chapter(terminal.run("why", "fix-yaml", "--goal", "use the fix-yaml skill").out)
+    assert called.count("called by name: `") == 1
+    assert "called by name: called" not in called
+    assert "it would be chosen: ranked 1st of 4" in called
+
+
+# --- with answers made for the screen -----------------------------------------------------
+
+BEATEN = (
+    2,
+    {"name": 0.2, "description": 0.9, "body": 0.0},
+    [("code-review", {"name": 1.6, "description": 0.8, "body": 0.3})],
+    ("branch", "merge"),
+)
+
+
+def test_what_beat_it_is_named_with_the_fields(inside):
+    told = _chapter(
+        inside(why, Scripted(["code-review"], BEATEN), "style-guide", "--goal", "x").out
+    )
+    assert "it is not chosen: ranked 2nd of 4" in told
+    assert "chosen instead: `code-review`" in told
+    assert "words and vectors: name has `style-guide`" in told
+    assert "  name          ■·········  0.20  ■■■■■■■■■■  1.60\n" in told
+    assert "  instructions  ··········  0.00  ■■········  0.30\n" in told
+    assert "code-review  2.70   name (+1.40), instructions (+0.30)" in told
+    assert "missing words: `branch`, `merge`" in told
+    steps = told.partition("What to do next\n")[2].splitlines()
+    assert steps[0].startswith("  → Say in the description of `code-review` what it is not for")
+    assert "`code-review` what it is not for" in " ".join(steps[:3])
+
+
+def test_a_request_without_a_word_of_it_may_be_for_others(inside):
+    missing = ("please", "xylophone", "这份", "的", "can't", "帮我把这份合同改成表格", "表格",
+               "看看", "翻译", "译成", "翻译成")  # fmt: skip
+    nothing = (0, {}, [], missing)
+    told = _chapter(inside(why, Scripted([], nothing), "style-guide", "--goal", "x").out)
+    assert "missing words: `xylophone`" in told
+    assert "`表格`, `翻译`" in " ".join(told.split())
+    for word in ("please", "`的`", "can't", "帮我把这份合同改成表格", "这份", "看看", "译成"):
+        assert word not in told
+    goal = inside(why, Scripted([], nothing), "style-guide", "--goal", "x", "--json").out
+    assert json.loads(goal)["goal"]["missing"] == list(missing)
+
+
+# --- what was chosen before ---------------------------------------------------------------
+
+
+def _remember(terminal, skills, goal, runners_up=()):
+    trace = terminal.home / ".local/state/satchel/trace.jsonl"
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    row = {
+        "t": time.time(),
+        "kind": "selected",
+        "project": str(terminal.project),
+        "skills": skills,
+        "runners_up": [[name, 0.5] for name in runners_up],
+        "goal": goal,
+        "detector": "hybrid",
+    }
+    with trace.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+@pytest.mark.req("C7")
+def test_past_choices_are_part_of_the_story(terminal):
+    _remember(terminal, ["code-review"], "look at\nmy diff")
+    _remember(terminal, ["code-review", "fix-yaml"], "review " * 20)
+    _remember(terminal, ["fix-yaml"], "mend\x1b[2J the config", ["code-review"])
+    _remember(terminal, [], "xylophone")
+    story = terminal.run("why", "code-review", COLUMNS="").out
+    assert "chosen: 2 of 4\n" in story
+    assert "“review review" in story
+    assert "…”" in story
+    assert "came next for 1\n" in story
+    assert "“mend␛[2J the config” → `fix-yaml`" in story
+    never = terminal.run("why", "style-guide").out
+    assert "chosen: 0 of 4" in never
+    told = json.loads(terminal.run("why", "code-review", "--json").out)["selected"]
+    assert (told["requests"], told["times"], told["runner_up"]) == (4, 2, 1)
+    assert told["instead"] == ["fix-yaml"]
