@@ -161,7 +161,7 @@ def test_without_a_session_every_page_is_the_door(visit):
         assert (answer.status_code, answer.headers["location"]) == (303, "/enter")
         part = visit.part(page)
         assert (part.status_code, part.headers["hx-redirect"], part.text) == (401, "/enter", "")
-    for path in ("/live", "/session"):
+    for path in ("/live", "/session", "/badges"):
         assert visit.get(path).status_code == 401
 
 

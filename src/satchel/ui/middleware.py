@@ -41,7 +41,7 @@ LOGIN_PATH = "/enter"
 LOGOUT_PATH = "/leave"
 LANGUAGE_PATH = "/language"
 OPEN_PATHS = frozenset((LOGIN_PATH, LANGUAGE_PATH))
-SCRIPT_PATHS = frozenset(("/live", "/session"))
+SCRIPT_PATHS = frozenset(("/live", "/session", "/badges"))
 """Requested only by the page's script, which gets a status instead of the login page."""
 STATIC_PREFIX = "/static/"
 """Needs no session, like `OPEN_PATHS`."""
