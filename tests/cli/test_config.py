@@ -75,6 +75,7 @@ def test_a_model_that_cannot_be_opened_is_no_silence(terminal):
     done = terminal.run("config", "index", SATCHEL_EMBEDDINGS="~/no-such-model")
     assert done.status == 3
     assert "There is no" in done.err
+    assert "/no-such-model`" in done.err
 
 
 # --- doctor -------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def test_without_a_model_words_alone_are_compared(empty):
         (("one", "two"), 2, "No embedding model is set"),
         (("one", "two", "three", "--model", "m"), 2, "`TEXT` is missing"),
         (("one", "two", "--model", "unknown"), 2, "is not an absolute path"),
-        (("one", "two", "--model", "~/unknown"), 3, "There is no"),
+        (("one", "two", "--model", "~/unknown"), 3, "/home/unknown`"),
     ],
 )
 def test_invalid_arguments_of_vectors(empty, words, status, message):

@@ -254,7 +254,7 @@ async def forget_large_outputs(bench: Bench) -> None:
     engine = bench.engine
     await engine.forget(one.id)
     assert await load(kept, engine.artifacts) == _LARGE
-    with pytest.raises(StepFailed, match="is damaged"):
+    with pytest.raises(StepFailed, match="is missing or damaged"):
         await load(gone, engine.artifacts)
     await engine.retry(other.id, from_step="b")
     await bench.finish(other)

@@ -58,7 +58,7 @@ async def test_each_goal_has_its_own(store):
     bare = await store.put(DATA)
     assert (one, two) == (f"one/{bare}", f"two/{bare}")
     await store.forget("one")
-    with pytest.raises(StepFailed, match="is damaged"):
+    with pytest.raises(StepFailed, match="is missing or damaged"):
         await store.get(one)
     assert await store.get(two) == await store.of("three").get(bare) == DATA
     await store.of("one").put(DATA)

@@ -107,4 +107,4 @@ def test_a_name_of_two_alphabets_that_look_alike_is_not_taken(name: str) -> None
     row = entry(frontmatter={"name": name, "description": "A."})
     found, problems, _ = read_entries([row], "docs")
     assert found == {}
-    assert "its name is not valid" in problems[0].message
+    assert "mixes letters of two alphabets" in problems[0].message

@@ -78,7 +78,7 @@ def verify(data: bytes | None, digest: str) -> bytes:
     """
     if data is None or digest_of(data) != digest:
         raise StepFailed(
-            Message("`{path}` is damaged", path=digest[:12]),
+            Message("The stored output `{digest}` is missing or damaged", digest=digest[:12]),
             Message("Run `{command}`", command="satchel goal retry GOAL --from STEP"),
             code="ARTEFACT_MISSING" if data is None else "ARTEFACT_DAMAGED",
             retryable=False,

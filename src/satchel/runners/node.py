@@ -295,7 +295,8 @@ def read_lock(folder: str) -> dict[str, Any] | None:
     packages = given.get("packages")
     if not isinstance(packages, dict):
         raise BuildFailed(
-            say("`{path}` is damaged", path=LOCK), say("Run `{command}`", command="npm install")
+            say("`{path}` is not of npm 7 or later", path=LOCK),
+            say("Run `{command}`", command="npm install"),
         )
     kept: dict[str, Any] = {}
     wrong: list[str] = []

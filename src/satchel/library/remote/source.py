@@ -141,9 +141,10 @@ def _name(fields: dict[str, Any]) -> str:
         not isinstance(name, str)
         or not _NAME.fullmatch(name)
         or name != unicodedata.normalize("NFKC", name.lower())
-        or (not name.isascii() and mixes_scripts(name))
     ):
         raise Unusable("its name is not valid")
+    if not name.isascii() and mixes_scripts(name):
+        raise Unusable("its name mixes letters of two alphabets that look alike")
     if not isinstance(description, str) or not description.strip():
         raise Unusable("its frontmatter is not valid")
     try:
