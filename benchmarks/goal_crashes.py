@@ -28,10 +28,12 @@ from measure import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from chaos.goal_killing import Forks, Trial, Workers, cut_off, freeze, kill_often, kill_one_of_two
+from chaos.goal_killing import Forks, Trial, Workers, cut_off, freeze, kill_often
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
+
+    from chaos.goal_killing import Verdict
 
 ENGINES = ("dbos", "dbos-sqlite", "temporal")
 TRIALS = ("kills", "one of two", "frozen", "restarts")
@@ -60,6 +62,34 @@ def server(kind: str, folder: str) -> Generator[tuple[str, Callable[[bool], None
         yield os.path.join(folder, "goals.db"), None
 
 
+async def kill_one_of_two(trial: Trial, kills: int) -> None:
+    """Two workers; one is killed, the other has to take over."""
+    workers = trial.workers
+    for _ in range(kills):
+        while len(workers.alive) < 2:
+            workers.start()
+        await trial.until(lambda: all(workers.at_work(number) for number in workers.alive))
+        await asyncio.sleep(random.uniform(0, 0.5))
+        victim = random.choice(workers.alive)
+        workers.kill(victim)
+        await trial.look()
+        await asyncio.sleep(random.uniform(0, 2.5))
+        await trial.left()
+
+
+def shown(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as it is published."""
+    found = verdict._asdict()
+    times = sorted(found.pop("recoveries"))
+    if times:
+        found["recovery seconds"] = {
+            "median": round(statistics.median(times), 2),
+            "95 %": round(times[int(len(times) * 0.95)], 2),
+            "longest": round(times[-1], 2),
+        }
+    return found
+
+
 async def trial(
     kind: str, goals: int, at_once: int, ill: Callable[[Trial, Any], Awaitable[Any]]
 ) -> dict[str, Any]:
@@ -75,7 +105,7 @@ async def trial(
             async with Trial(workers, goals) as running:
                 times = await ill(running, restart)
                 verdict = await running.finish()
-            row = verdict.shown()
+            row = shown(verdict)
             row["kills"] = len(workers.killed)
             row["seconds"] = round(time.time() - began, 1)
             if times:

@@ -136,11 +136,7 @@ def refresh(plan: Plan) -> list[Row]:
         rows.append(
             most(what, 1.3, figure, "×") if count == plan.middle else shown(what, figure, "×")
         )
-    found = probe("watched", root=plan.synthetic(plan.middle), rounds=200)
-    what = f"refresh, {plan.middle:,}, with the watcher"
-    if "reason" in found:
-        return [*rows, missing(what, "≤ 1 ms", found["reason"])]
-    return [*rows, most(what, 1.0, Figure.of(value * 1000 for value in found["satchel"]), "ms")]
+    return rows
 
 
 def memory(plan: Plan) -> list[Row]:

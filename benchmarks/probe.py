@@ -127,26 +127,6 @@ def refresh(root: str, rounds: int) -> Figures:
     return {"satchel": ours, "scandir + stat": theirs}
 
 
-def watched(root: str, rounds: int) -> Figures:
-    """The same with the watcher; wall seconds, since waiting would count too."""
-    from satchel.errors import MissingExtra
-
-    library = _library(root)
-    library.snapshot()
-    try:
-        watcher = library.watch()
-    except MissingExtra as exc:
-        return {"reason": exc.message}
-    library.refresh()  # what happened before it watched is unknown: one real look
-    spent: list[float] = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        library.refresh()
-        spent.append(time.perf_counter() - began)
-    watcher.close()
-    return {"satchel": spent}
-
-
 def memory(root: str, *, traced: bool) -> Figures:
     """Bytes that each skill adds to a process, as the system or as Python counts."""
     _get_ready()
@@ -278,7 +258,7 @@ def survive(root: str, broken: list[str], healthy: int) -> Figures:
 KINDS: dict[str, Callable[..., Figures]] = {
     function.__name__: function
     for function in (
-        cold, start, stat, refresh, watched, memory, catalogue, load, search, survive,
+        cold, start, stat, refresh, memory, catalogue, load, search, survive,
     )
 }  # fmt: skip
 

@@ -38,7 +38,7 @@ from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.index.base import IndexRow  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402
-from satchel.detect.ranking import FIT_THRESHOLD, fit_probability  # noqa: E402
+from satchel.detect.ranking import FIT_THRESHOLD, combine, fit_probability  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
 from satchel.detect.tokenizer import GoalText, embedding_texts, file_stamp, terms_of  # noqa: E402  # noqa: E402
 
@@ -145,7 +145,9 @@ def no_skill(given: LabelledSet, detector: HybridDetector, most: int) -> dict[st
         first = [one.key for one in found.ranked[:CHOSEN]]
         if request.right.intersection(first):
             lost += fit_probability(detector.features(found), meaning=meaning) < FIT_THRESHOLD
-        without = fit_probability(detector.features(found, sorted(request.right)), meaning=meaning)
+        others = combine(found.signals, found.weights, request.right).best()
+        found = found._replace(ranked=others)
+        without = fit_probability(detector.features(found), meaning=meaning)
         named += without >= FIT_THRESHOLD
     few = requests[: max(1, most // 4)]
     for request in few:

@@ -28,7 +28,7 @@ from minilm import Remembering, model_folder  # noqa: E402
 
 from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
-from satchel.detect.ranking import MEANING, WORDS, FitFeatures  # noqa: E402
+from satchel.detect.ranking import MEANING, WORDS, FitFeatures, combine  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
 
 if TYPE_CHECKING:
@@ -138,7 +138,9 @@ def verdicts(given: LabelledSet, detector: HybridDetector, fresh: Any) -> Verdic
         ranked = detector.ranking(request.text, given.skills)
         hit = not request.right.isdisjoint(one.key for one in ranked.ranked[:3])
         rows.append((detector.features(ranked), True, hit, False))
-        rows.append((detector.features(ranked, sorted(request.right)), False, False, False))
+        others = combine(ranked.signals, ranked.weights, request.right).best()
+        without = detector.features(ranked._replace(ranked=others))
+        rows.append((without, False, False, False))
         if number % 2:
             continue
         others = small_library(given, request.right, SMALL, dice)

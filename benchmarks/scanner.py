@@ -126,16 +126,16 @@ def _skill_folders(path: str) -> tuple[str, ...]:
     return tuple(sorted(found)) or (path,)
 
 
-def ask_satchel(samples: Sequence[Sample], *, use_yara: bool = True) -> list[Answer]:
+def ask_satchel(samples: Sequence[Sample]) -> list[Answer]:
     """Scan each sample; one process, rules loaded before the clock starts."""
-    scan_tree(FolderTree(os.path.dirname(os.path.abspath(__file__)), _LIMITS), use_yara=use_yara)
+    scan_tree(FolderTree(os.path.dirname(os.path.abspath(__file__)), _LIMITS))
     answers: list[Answer] = []
     for sample in samples:
         blocked = False
         times: list[float] = []
         for folder in sample.folders:
             started = time.process_time()
-            report = scan_tree(FolderTree(folder, _LIMITS), use_yara=use_yara)
+            report = scan_tree(FolderTree(folder, _LIMITS))
             times.append(time.process_time() - started)
             blocked |= report.verdict == "blocked"
         answers.append(Answer(blocked, tuple(times)))
@@ -231,9 +231,6 @@ def main() -> int:
     parser.add_argument("--skill-inject", metavar="DIR")
     parser.add_argument("--plain", metavar="DIR", help="skills taken to be benign")
     parser.add_argument("--cisco", metavar="PYTHON", help="a Python that has the other scanner")
-    parser.add_argument(
-        "--without-yara", action="store_true", help="also measure without YARA rules"
-    )
     parser.add_argument("--write", action="store_true", help="write results/scanner.json")
     given = parser.parse_args()
     samples: list[Sample] = []
@@ -247,8 +244,6 @@ def main() -> int:
     if not samples and not plain:
         parser.error("give at least one set")
     rows = rows_of(samples + plain, ask_satchel(samples + plain), "satchel")
-    if given.without_yara:
-        rows += rows_of(samples, ask_satchel(samples, use_yara=False), "bare")
     if given.cisco:
         rows += rows_of(samples, ask_cisco(samples, given.cisco), "cisco")
     show(rows)

@@ -128,7 +128,7 @@ def _parts(library: Library) -> dict[str, float]:
     calls: dict[str, Callable[[], Any]] = {
         "check": lambda: library.integrity.check(skill),
         "pass over the folder": lambda: list_stamps(base),
-        "listing": lambda: list_folder(base, "SKILL.md"),
+        "listing": lambda: list_folder(list_stamps(base), "SKILL.md"),
     }
     spent: dict[str, float] = {}
     for name, call in calls.items():

@@ -10,22 +10,15 @@ Rows = list[list[str]]
 def crashes(kept: dict[str, Any]) -> Rows:
     """What was done to the store, how often, and what harm it did."""
     rows = [["", "times", "corrupt or lost", "slowest recovery"]]
-    control = kept["control"]["result"]
-    for title, name in (
-        ("six commands, killed at a random moment", "kills"),
-        ("bare transactions, killed at a random moment", "bare"),
-    ):
-        kills = kept[name]["result"]
-        rows.append(
-            [title, f"{kills['kills']:,}", str(len(kills["harm"])),
-             f"{kills['slowest'] * 1000:.0f} ms"]
-        )  # fmt: skip
+    kills = kept["kills"]["result"]
+    rows.append(
+        ["six commands, killed at a random moment", f"{kills['kills']:,}",
+         str(len(kills["harm"])), f"{kills['slowest'] * 1000:.0f} ms"]
+    )  # fmt: skip
     for title, name in (
         ("six commands, killed at every write", "store_calls"),
         ("six commands, one error at every write", "store_errors"),
-        ("bare transactions, killed at every write", "calls"),
-        ("bare transactions, four errors at every write", "errors"),
-        ("the same, from that write on", "outages"),
+        ("errors from one write on", "outages"),
     ):
         found = list(kept[name]["result"].values())
         rows.append(
@@ -37,10 +30,6 @@ def crashes(kept: dict[str, Any]) -> Rows:
     done = crowd["operations"] + crowd["conflicts"]
     title = f"{crowd['writers']} writers, {crowd['readers']} readers with {crowd['reads']:,} reads"
     rows.append([title, f"{done:,}", str(len(crowd["harm"])), ""])
-    rows.append(
-        ["*control: written in place, killed at random*", f"{control['kills']:,}",
-         str(control["harm"]), ""]
-    )  # fmt: skip
     return rows
 
 

@@ -33,7 +33,8 @@ from tool_programs import SOURCES, Source, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.runners.base import Process, Program, RunRequest, RunResult, Tier
+    from satchel.runners.base import Program, RunRequest, RunResult, Tier
+    from satchel.runners.launcher import LaunchedProcess
     from satchel.settings import Settings
 
 PARTS = ("cold", "warm", "whole", "crowd")
@@ -79,7 +80,7 @@ class Bench:
         workers = SOURCES[name].workers
         return RunRequest(name, name, {"token": TOKEN}, self.program(name), workers=workers)
 
-    def held(self, program: Program) -> Process:
+    def held(self, program: Program) -> LaunchedProcess:
         """A sandboxed process, with direct pipes."""
         from satchel.runners.base import ProgramPermissions
         from satchel.runners.launcher import launcher

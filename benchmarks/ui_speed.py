@@ -1,4 +1,4 @@
-"""Response time of the first page of skills and of search-as-you-type in the web UI.
+"""Response times of the web UI: start, list, sorting, search as you type, and busy moments.
 
     python benchmarks/ui_speed.py --workdir WORK --out ui-speed.json
     python benchmarks/ui_speed.py --skills 3000 --rounds 1            # a quick look
@@ -39,9 +39,22 @@ TYPED = (
     "translate chinese", "make slides", "security audit",
 )  # fmt: skip
 """What people type, letter by letter."""
-FIRST_PAGE = 200.0
-SEARCH = 50.0
-"""Milliseconds that were promised; the search's is its p95."""
+GOALS = {
+    "page at start": ("worst", 1_000.0),
+    "list": ("p95", 50.0),
+    "sorted and filtered, first use": ("worst", 150.0),
+    "search as you type": ("p95", 50.0),
+    "search while skills change": ("p95", 100.0),
+    "skill by name, first use": ("worst", 300.0),
+    "goals while Health computes": ("worst", 300.0),
+}
+"""Row -> figure and milliseconds that it may take."""
+SELECTIONS = (
+    "sort=-problems", "sort=problems", "sort=name", "sort=-name", "sort=source", "sort=-used",
+    "sort=-state", "state=shadowed", "state=active", "source=user&sort=-problems",
+)  # fmt: skip
+CHANGES = 6
+"""Skills that are changed on disk while somebody types."""
 ROWS = 50
 """Rows of a page."""
 SEARCHED = ROWS + 1
@@ -121,21 +134,27 @@ def figures(times: list[float]) -> dict[str, float]:
     return {"p50": statistics.median(ordered), "p95": ordered[at], "worst": ordered[-1]}
 
 
-def measure(browser: Browser, satchel: Any, rounds: int) -> dict[str, dict[str, float]]:
+def measure(
+    browser: Browser, satchel: Any, project: Path, rounds: int
+) -> dict[str, dict[str, float]]:
     """Everything once per round, the server and the detector in turns."""
-    very_first, body = browser.get("/skills")
-    if '<tr id="row-' not in body:
-        raise SystemExit("error: The first page has no rows")
-    say(f"the very first page took {very_first:.0f} ms")
+    at_start, body = browser.get("/skills")
+    began = time.monotonic()
+    while '<tr id="row-' not in body and time.monotonic() - began < WAIT:
+        time.sleep(0.1)
+        body = browser.get("/skills")[1]
+    say(f"the first page took {at_start:.0f} ms, rows {time.monotonic() - began:.1f} s more")
+    selected = [browser.get(f"/skills?{one}", part=True)[0] for one in SELECTIONS]
+    names = [satchel.library.snapshot().skills[at].name for at in (7, 70, 700)]
+    opened = [browser.get(f"/skill?ref={quote(name)}")[0] for name in names]
     pages = [browser.get("/skills")[0] for _ in range(20)]
-    prefixes = [text[:end] for text in TYPED for end in range(1, len(text) + 1)]
     warm_up(browser, satchel)
     typed: list[float] = []
     bare: list[float] = []
     for number in range(rounds):
         say(f"searching, round {number + 1} of {rounds}")
         browser.reconnect()
-        for prefix in prefixes if number % 2 == 0 else prefixes[::-1]:
+        for prefix in prefixes() if number % 2 == 0 else prefixes()[::-1]:
             typed.append(browser.get(f"/skills?q={quote(prefix)}", part=True)[0])
             began = time.perf_counter()
             satchel.search(prefix, SEARCHED, reasons=False)
@@ -146,12 +165,54 @@ def measure(browser: Browser, satchel: Any, rounds: int) -> dict[str, dict[str, 
     chosen = range(2, last + 1, max(1, last // 20))
     late = [browser.get(f"/skills?page={page}", part=True)[0] for page in chosen]
     return {
-        "first page, very first": figures([very_first]),
-        "first page": figures(pages),
+        "page at start": figures([at_start]),
+        "list": figures(pages),
+        "sorted and filtered, first use": figures(selected),
+        "skill by name, first use": figures(opened),
         "later pages": figures(late),
         "search as you type": figures(typed),
         "detector alone": figures(bare),
+        "search while skills change": figures(search_while_changing(browser, project)),
+        "goals while Health computes": figures(goals_while_busy(browser)),
     }
+
+
+def prefixes() -> list[str]:
+    """Every state of the search field while somebody types."""
+    return [text[:end] for text in TYPED for end in range(1, len(text) + 1)]
+
+
+def search_while_changing(browser: Browser, project: Path) -> list[float]:
+    """Type while an editor saves skills: the server reads the library again."""
+    say("searching while skills change")
+    browser.reconnect()
+    files = sorted((project / ".agents" / "skills").glob("*/SKILL.md"))[::1_000][:CHANGES]
+    before = [file.read_bytes() for file in files]
+    typed: list[float] = []
+    try:
+        for number, prefix in enumerate(prefixes()):
+            if number % 20 == 0 and number // 20 < len(files):
+                file = files[number // 20]
+                file.write_bytes(file.read_bytes() + b"\nOne line more.\n")
+            typed.append(browser.get(f"/skills?q={quote(prefix)}", part=True)[0])
+            time.sleep(0.05)
+    finally:
+        for file, data in zip(files, before, strict=False):
+            file.write_bytes(data)
+    return typed
+
+
+def goals_while_busy(browser: Browser) -> list[float]:
+    """Load the goals while the Health page scans every skill."""
+    say("goals while Health computes")
+    browser.reconnect()
+    browser.get("/goals")
+    browser.get("/health")
+    times: list[float] = []
+    for _ in range(20):
+        times.append(browser.get("/goals")[0])
+        time.sleep(0.1)
+    return times
 
 
 def warm_up(browser: Browser, satchel: Any) -> None:
@@ -243,7 +304,7 @@ def main() -> None:
     server, browser = start(project)
     try:
         at_start = memory(server.pid)
-        rows = measure(browser, satchel, options.rounds)
+        rows = measure(browser, satchel, project, options.rounds)
         used = memory(server.pid)
     finally:
         browser.close()
@@ -251,13 +312,10 @@ def main() -> None:
     lines = [["", "p50 ms", "p95 ms", "worst ms"]]
     lines += [[name, *(f"{row[key]:.1f}" for key in row)] for name, row in rows.items()]
     ratio = rows["search as you type"]["p50"] / rows["detector alone"]["p50"]
-    checks = (
-        ("first page, p95", rows["first page"]["p95"], FIRST_PAGE),
-        ("search as you type, p95", rows["search as you type"]["p95"], SEARCH),
-    )
     goals = [
-        f"{'kept' if value <= goal else 'MISSED'}: {name} {value:.1f} ms (goal {goal:.0f})"
-        for name, value, goal in checks
+        f"{'kept' if rows[name][key] <= most else 'MISSED'}: {name}, {key} "
+        f"{rows[name][key]:.1f} ms (goal {most:.0f})"
+        for name, (key, most) in GOALS.items()
     ]
     print(
         table(lines),

@@ -40,7 +40,6 @@ LISTED = {
         "list_skills",
         "get_skill",
         "load_content",
-        "watch",
         "close",
     ),
     "Location": (),

@@ -64,8 +64,8 @@ class Picture(NamedTuple):
     """A method of `Demo` that is called before it."""
     typed: tuple[tuple[str, str], ...] = ()
     """Texts to wait for at a terminal, and keys to type then."""
-    until: str = ""
-    """The text that a redrawn terminal shows when the picture is taken."""
+    runs: tuple[str, ...] = ()
+    """A command that runs meanwhile."""
 
 
 RELEASE = """\
@@ -87,6 +87,8 @@ steps:
 """A plan of twelve steps."""
 SLOW = ("risks", "how to upgrade", "The notes")
 """Words in the prompts of steps that still run when the picture is taken."""
+DONE_COUNT = 5
+"""The steps that are done then."""
 
 
 NOTES = {
@@ -119,9 +121,9 @@ PICTURES = (
     Picture("run", ("run", "review totals.py"), "start_model"),
     Picture(
         "goal",
-        ("goal", "run", "release.yaml", "--id", "release-1-2"),
+        ("goal", "show", "release-1-2"),
         "add_plan",
-        until="5 done, 3 running, 4 waiting",
+        runs=("goal", "run", "release.yaml", "--id", "release-1-2"),
     ),
     Picture(
         "chat",
@@ -249,8 +251,8 @@ def draw_all(folder: str) -> Iterator[tuple[str, str]]:
         for picture in PICTURES:
             if picture.after:
                 getattr(demo, picture.after)()
-            if picture.until:
-                text, report = demo.watch(*picture.words, until=picture.until)
+            if picture.runs:
+                text, report = demo.watch(*picture.words, runs=picture.runs)
                 yield os.path.join(folder, f"{picture.name}-graph.svg"), graph_of(report)
             elif picture.typed:
                 text = demo.talk(*picture.words, typed=picture.typed)
@@ -319,8 +321,8 @@ class Demo:
             file.write(text.replace("the decisions.", "the decisions, and who made them."))
 
     def add_new_version(self) -> None:
-        """The edits are the user's own; the same skill has one more step and one more program."""
-        self.run("verify", "--accept", "--yes")
+        """The same skill has one more step and one more program."""
+        self.run("install", "--frozen", "--yes")
         people = (
             "import os\nimport urllib.request\n"
             "request = urllib.request.Request('https://people.example.com/list')\n"
@@ -446,19 +448,17 @@ class Demo:
         text = re.sub(r"\x1b\[\?\d+[hl]", "", typing.raw).replace("\r", "")
         return self._same(re.sub(r"(?m)^> ", "\x1b[1;36m>\x1b[0m ", text))
 
-    def watch(self, *words: str, until: str) -> tuple[str, dict[str, Any]]:
-        """The screen of a redrawn terminal at one moment, and the goal's report then."""
-        command = [sys.executable, "-m", "satchel", "--color", *words]
-        env = {**self._env(), "TERM": "xterm-256color"}
-        with Typing(command, self.project, env) as typing:
-            typing.sees(until)
-            typing.quiet(0.05)
-            shown = replay(typing.raw)
-            report = json.loads(self._satchel("goal", "show", words[-1], "--json"))
-        running = set(re.findall(r"◐\x1b\[0m  (\S+)", shown))  # only their own process knows
-        for one in report["steps"]:
-            one["state"] = "running" if one["id"] in running else one["state"]
-        return steady(shown), report
+    def watch(self, *words: str, runs: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+        """What a command shows of a goal when five of its steps are done, and its report then."""
+        command = [sys.executable, "-m", "satchel", *runs]
+        with Typing(command, self.project, {**self._env(), "TERM": "dumb"}) as typing:
+            typing.sees("steps")
+            while True:
+                report = json.loads(self._satchel(*words, "--json"))
+                if sum(one["state"] == "done" for one in report["steps"]) == DONE_COUNT:
+                    text = steady(self._satchel("--color", *words))
+                    return re.sub(r"(?<= · )[\d.]+ m?s(?= · )", "0.4 s", text), report
+                typing.quiet(0.1)
 
     def _same(self, text: str) -> str:
         for pattern, words in TOOK:
@@ -503,30 +503,14 @@ class Demo:
         }
 
 
-def replay(raw: str) -> str:
-    """The lines of a terminal after all output, for the control codes that `goal run` writes."""
-    lines, at = [""], 0
-    for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", raw):
-        if part == "\n":
-            at += 1
-            if at == len(lines):
-                lines.append("")
-        elif found := re.fullmatch(r"\x1b\[(\d+)F", part):
-            at = max(at - int(found[1]), 0)
-        elif part == "\x1b[J":
-            lines[at:] = [""]
-        elif part != "\r":
-            lines[at] += part
-    return "\n".join(lines).rstrip("\n")
-
-
 def steady(text: str) -> str:
     """Replace the times, tokens and column widths of a goal's rows by fixed values."""
-    head, *rows = text.split("\n")
+    head, *rows = text.rstrip("\n").split("\n")
+    rows[-1] = rows[-1].rpartition(" · ")[0]  # the line that counts
     for number, row in enumerate(rows):
         found = re.fullmatch(r"(.*?\x1b\[0m.*?\x1b\[0m)  (.*?) *(\x1b\[2m←.*)?", row)
         if found is None:
-            continue  # the line that counts
+            continue
         before, taken, needs = found.groups()
         words = f"{1.2 + 0.7 * number:.1f} s" if taken else ""
         words += f" · {1_040 + 137 * number:,} tokens" if "tokens" in taken else ""

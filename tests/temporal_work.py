@@ -33,9 +33,7 @@ SILENCE = 2.5
 
 def be_impatient() -> None:
     """Give silent workers up sooner, in all that this process does from now on."""
-    temporal_workflow.HEARTBEAT_TIMEOUT = temporal_worker.HEARTBEAT_TIMEOUT = timedelta(
-        seconds=SILENCE
-    )
+    temporal_workflow.HEARTBEAT_TIMEOUT = timedelta(seconds=SILENCE)
     temporal_worker.SUSPENDED_S = SILENCE / 2
     temporal_worker.HEARTBEAT_INTERVAL_S = SILENCE / 5
     temporal_worker.STICKY_TIMEOUT = timedelta(seconds=0.5)

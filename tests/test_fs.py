@@ -11,7 +11,7 @@ import time
 import pytest
 
 from satchel import _fs
-from satchel._fs import exchange, locked, make_folders, open_beneath, sync_tree, write_atomic
+from satchel._fs import locked, make_folders, open_beneath, sync_tree, write_atomic
 from satchel.errors import AccessDenied
 
 KERNEL, STEPS, NAMES = "the kernel", "step by step", "by real names"
@@ -222,25 +222,6 @@ def test_a_failed_write_leaves_everything_as_it_was(tmp_path):
     assert os.listdir(tmp_path) == ["taken"]
 
 
-def test_an_unfinished_file_can_stand_elsewhere(tmp_path):
-    through = tmp_path / "work"
-    through.mkdir()
-    (tmp_path / "shown").mkdir()
-    seen: list[list[str]] = []
-    original = os.replace
-
-    def replace(one, other):
-        seen.append(os.listdir(tmp_path / "shown"))
-        original(one, other)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", replace)
-        write_atomic(str(tmp_path / "shown/file"), b"data", through=str(through))
-    assert seen == [[]]
-    assert (tmp_path / "shown/file").read_bytes() == b"data"
-    assert os.listdir(through) == []
-
-
 @pytest.fixture
 def synced(monkeypatch) -> list[str]:
     """The paths that were brought to the disk, in order."""
@@ -279,23 +260,6 @@ def test_a_few_files_are_synced_one_by_one_and_each_folder_after_its_files(tmp_p
     assert synced == [str(tmp_path / path) for path in ("a/b/file", "a/b", "a", "")]
 
 
-def test_two_folders_change_places(tmp_path):
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / name).write_text("")
-    assert exchange(str(tmp_path / "one"), str(tmp_path / "other"))
-    assert os.listdir(tmp_path / "one") == ["other"]
-    assert os.listdir(tmp_path / "other") == ["one"]
-    with pytest.raises(FileNotFoundError) as caught:
-        exchange(str(tmp_path / "one"), str(tmp_path / "none"))
-    assert caught.value.filename2 == str(tmp_path / "none")
-
-
-def test_a_system_without_exchange_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(_fs, "_swap", lambda _one, _other: errno.EINVAL)
-    assert exchange(str(tmp_path), str(tmp_path)) is False
-
-
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
     path = str(tmp_path / "new/lock")
     inside, most = [0], [0]
@@ -316,24 +280,3 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
     assert most == [1]
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(tmp_path / "new").st_mode) == 0o700
-
-
-def test_waiting_for_a_lock_ends(tmp_path):
-    path = str(tmp_path / "lock")
-    failed: list[OSError] = []
-
-    def wait():
-        try:
-            with locked(path, timeout=0.05):
-                pass
-        except TimeoutError as exc:
-            failed.append(exc)
-
-    with locked(path):
-        thread = threading.Thread(target=wait)
-        thread.start()
-        thread.join()
-    assert failed[0].filename == path
-    assert "another process" in str(failed[0])
-    with locked(path, timeout=0.05):
-        pass

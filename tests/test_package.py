@@ -79,7 +79,7 @@ HEAVY = {
     "hashlib", "html", "http", "importlib.metadata", "importlib.resources", "inspect", "json",
     "logging", "multiprocessing", "opentelemetry", "pathlib", "pkgutil", "shutil", "socket",
     "sqlite3", "ssl", "subprocess", "tempfile", "tomllib", "unittest", "urllib", "uuid",
-    "watchfiles", "xml", "yaml", "zipfile",
+    "xml", "yaml", "zipfile",
 }
 # fmt: on
 

@@ -426,11 +426,11 @@ def _modules(parts: Sequence[str]) -> Iterator[str]:
 
 def _compile_rules() -> None:
     """The one thing that is done before: it is the same for every command, and takes long."""
-    from satchel.security.rules import text_rules
+    from satchel.security.rules import compiled_pattern, text_rules
 
     for rule in text_rules():
-        for pattern in (*rule.any, *rule.all, *rule.unless):
-            pattern.search("")
+        for text in (*rule.any, *rule.all, *rule.unless):
+            compiled_pattern(text)
 
 
 def _become(given: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:

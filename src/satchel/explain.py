@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.errors import SatchelError
 from satchel.i18n import join_names, render, say
+from satchel.library.locations import source_words
 from satchel.skill.fields import FIELDS
 from satchel.skill.problems import Problem
 
@@ -198,7 +199,7 @@ def _verdict(skill: Skill, standing: str, *, locked: bool) -> str:
 def _location_section(skill: Skill, found: list[Skill]) -> ReportSection:
     lines = [
         skill.path,
-        f"{skill.origin.label} ({skill.source})",
+        f"{skill.origin.label} ({source_words(skill.source)})",
     ]
     lines += [
         say("also found: {ref} ({state})", ref=other.ref, state=say(other.state))
@@ -314,12 +315,6 @@ class SelectionCounts(NamedTuple):
     last: float | None = None
     goal: str = ""
     """The last request it was selected for."""
-    runner_up: int = 0
-    """Requests for which it was a runner-up."""
-    passed: str = ""
-    """The last request for which it was a runner-up."""
-    instead: tuple[str, ...] = ()
-    """The skills selected for that request."""
 
 
 def count_selections(name: str, history: Iterable[dict[str, Any]]) -> SelectionCounts:
@@ -334,23 +329,11 @@ def count_selections(name: str, history: Iterable[dict[str, Any]]) -> SelectionC
         if row.get("kind") != "selected":
             continue
         found = found._replace(requests=found.requests + 1)
-        goal, chosen = str(row.get("goal", "")), _names(row.get("skills"))
-        if name in chosen:
+        if name in (row.get("skills") or ()):
             if not found.times:
-                found = found._replace(last=float(row["t"]), goal=goal)
+                found = found._replace(last=float(row["t"]), goal=str(row.get("goal", "")))
             found = found._replace(times=found.times + 1)
-        elif name in _names(row.get("runners_up")):
-            if not found.runner_up:
-                found = found._replace(passed=goal, instead=tuple(chosen))
-            found = found._replace(runner_up=found.runner_up + 1)
     return found
-
-
-def _names(rows: Any) -> list[str]:
-    """Skill names in a trace row: texts, or pairs of name and score."""
-    every = cast("list[Any]", rows if isinstance(rows, list) else [])
-    pairs = [cast("list[Any]", row) if isinstance(row, list) else [row] for row in every]
-    return [str(pair[0]) for pair in pairs if pair]
 
 
 def _selection_lines(choices: SelectionCounts) -> list[str]:
@@ -361,10 +344,6 @@ def _selection_lines(choices: SelectionCounts) -> list[str]:
     if choices.times:
         when = _format_time(choices.last)
         lines.append(f"  {when}, “{_short(choices.goal)}”")
-    if choices.runner_up:
-        lines.append(say("came next for {count}", count=choices.runner_up))
-        instead = join_names(f"`{name}`" for name in choices.instead) or say("no skill")
-        lines.append(f"  “{_short(choices.passed)}” → {instead}")
     return lines
 
 

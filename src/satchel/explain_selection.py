@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 EXPLICIT = "explicit"
 """Detector name of skills that a request mentions by name."""
-FIELDS = (
-    "explicit", "head", "description", "when", "triggers", "body",
-    "about", "name", "clauses", "vectors",
-)  # fmt: skip
-"""Display order; a detector may have other fields."""
 MAX_WORDS_SHOWN = 6
 _MAX_LATIN_WORD_CHARS, _MAX_CJK_WORD_CHARS = 32, 6
 _DEMONSTRATIVES = frozenset("这那哪每各某這")
@@ -125,19 +120,6 @@ def label(field: str, account: Mapping[str, float]) -> str:
     }.get(field) or field
 
 
-def fields_shown(place: RankExplanation) -> list[str]:
-    """The fields with a score for the skill or for the best one ranked above it."""
-    theirs = place.ahead[0][1] if place.ahead else {}
-    known = [*FIELDS, *(field for field in place.fields if field not in FIELDS)]
-    shown = [
-        field
-        for field in known
-        if place.fields.get(field, 0.0) > _MIN_SCORE_SHOWN
-        or theirs.get(field, 0.0) > _MIN_SCORE_SHOWN
-    ]
-    return shown if place.fields else []
-
-
 def score_differences(
     theirs: Mapping[str, float], own: Mapping[str, float]
 ) -> list[tuple[str, float]]:
@@ -202,11 +184,10 @@ def significant_words(words: Iterable[str]) -> list[str]:
     for word in words:
         plain = "".join(char for char in word.casefold() if char.isalnum())
         latin = plain.isascii()
-        if not plain or plain in STOPWORDS or plain in DENSE_STOPWORDS or len(word.split()) > 1:
+        if not plain or plain.isdigit() or plain in STOPWORDS or plain in DENSE_STOPWORDS:
             continue
-        if len(plain) > (_MAX_LATIN_WORD_CHARS if latin else _MAX_CJK_WORD_CHARS) or all(
-            char in STOP_SIGNS for char in plain
-        ):
+        most = _MAX_LATIN_WORD_CHARS if latin else _MAX_CJK_WORD_CHARS
+        if len(plain) > most or len(word.split()) > 1 or all(char in STOP_SIGNS for char in plain):
             continue
         if not latin and (plain[0] in _DEMONSTRATIVES or plain[:1] == plain[1:]):
             continue

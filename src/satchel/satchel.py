@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from satchel._optional import renamed_attribute
-from satchel.errors import AccessDenied, InvalidInput, Refused, SatchelError
+from satchel.errors import InvalidInput, Refused, SatchelError
 from satchel.i18n import Message
 from satchel.project import (
     EXAMPLE_SKILL,
@@ -39,15 +40,15 @@ if TYPE_CHECKING:
     from satchel.explain import SkillReport
     from satchel.explain_selection import SelectionExplanation
     from satchel.library import Library, Snapshot
-    from satchel.security import Allowance, ScanReport
+    from satchel.security import ScanReport
     from satchel.session.permissions import Approve
     from satchel.session.session import Session
     from satchel.session.shortlist import Shortlist, Shortlister
     from satchel.settings import Form, Settings
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
+    from satchel.store.hub_client.hubs import Hubs
     from satchel.store.store import Store
-    from satchel.store.workdir import Scope
     from satchel.tools.program_runner import ProgramRunner
 
 __all__ = ["EXAMPLE_SKILL", "FolderReview", "Satchel"]
@@ -484,13 +485,16 @@ class Satchel:
             self.library, self.settings, lambda: self.detector, deep=deep, progress=progress
         )
 
-    def review(self, progress: Callable[[int, int], None] | None = None) -> FolderReview:
+    def review(
+        self, progress: Callable[[int, int], None] | None = None, *, processes: int = 1
+    ) -> FolderReview:
         """Scan the project's untrusted skills, for a decision about `trust`.
 
         Args:
             progress: Called with the number of scanned skills and the total.
+            processes: How many processes scan a large folder; only for a process without threads.
         """
-        return review_folder(self.library, self.settings, progress)
+        return review_folder(self.library, self.settings, progress, processes=processes)
 
     def trust(self) -> str:
         """Trust the project's folder with all present and future skills; returns its path.
@@ -542,9 +546,14 @@ class Satchel:
             chosen,
             trust=self.library.trust,
             library=self.library,
-            allow=self._allowances(chosen),
             signer=signer_of,
+            hubs=cache(self._hubs),
         )
+
+    def _hubs(self) -> Hubs:
+        from satchel.store.hub_client.hubs import Hubs
+
+        return Hubs.of(self.settings)
 
     def store_of(self, skill: Skill) -> Store:
         """The store of the scope that a skill belongs to.
@@ -558,19 +567,14 @@ class Satchel:
         return self.store(scope_name_of(self.settings, skill))
 
     def scan(self, skill: Skill) -> ScanReport:
-        """Scan one skill for security risks, without the findings that the user allowed.
+        """Scan one skill for security risks.
 
         Raises:
             SatchelError: it cannot be read, or it is served by a server.
         """
         from satchel.library.integrity import tree_of
         from satchel.security import scan_tree
-        from satchel.store.workdir import scope_of
 
-        scope: Scope | None = None
-        with suppress(AccessDenied):  # outside the project: no allowlist beside the lockfile
-            scope = scope_of(self.settings, "global" if skill.source == "global" else "project")
-        name = os.path.basename(skill.base_dir)
         integrity = self.library.integrity
 
         def digest() -> str:
@@ -580,7 +584,7 @@ class Satchel:
 
         try:
             tree, before = tree_of(skill), digest()
-            report = scan_tree(tree, name=name, allow=self._allowances(scope))
+            report = scan_tree(tree)
             if report.verdict == "blocked" and before and digest() == before:
                 integrity.record_verdicts({skill.base_dir: before})  # blocked in every session
             return report
@@ -588,16 +592,6 @@ class Satchel:
             reason = exc.strerror or exc
             why = Message("`{path}` cannot be read: {reason}", path=skill.base_dir, reason=reason)
             raise Refused(why, Message("Check the permissions")) from exc
-
-    def _allowances(self, scope: Scope | None) -> list[Allowance]:
-        from satchel.security.allowlist import ALLOWLIST_FILE, gather_allowances
-
-        config = self.settings.paths.config
-        own = os.path.join(os.path.dirname(config), ALLOWLIST_FILE) if config else ""
-        if scope is None:
-            return gather_allowances(own, "")[0]
-        near = os.path.join(scope.root, ALLOWLIST_FILE)
-        return gather_allowances(own, near, [] if scope.name == "project" else [near])[0]
 
     def init(self, name: str = EXAMPLE_SKILL) -> str:
         """Write an example skill into the project and trust it; returns the path of its SKILL.md.

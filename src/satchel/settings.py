@@ -16,7 +16,7 @@ from satchel.errors import SettingsError
 from satchel.i18n import Message, join_names, render, say
 
 TrustPolicy = Literal["all", "ask", "locked"]
-Form = Literal["xml", "markdown", "json", "paths"]
+Form = Literal["xml", "markdown", "paths"]
 
 
 class Setting(NamedTuple):
@@ -59,7 +59,7 @@ SETTINGS = (
             "Characters of the catalogue in the prompt."),
     Setting("form", "SATCHEL_FORM", "text", "xml",
             "Form of the catalogue; `paths` is for agents without the Skill tool.",
-            choices=("xml", "markdown", "json", "paths")),
+            choices=("xml", "markdown", "paths")),
     Setting("refresh_on_call", "SKILLS_REFRESH_ON_CALL", "flag", default=True,
             description="Refresh at every call of the Skill tool."),
     Setting("trust", "SATCHEL_TRUST", "text", "all",
@@ -71,10 +71,12 @@ SETTINGS = (
             description="Also read other agents' folders, such as `.claude/skills`.",
             project_may_set=False),
     Setting("locations", "SATCHEL_LOCATIONS", "list", (),
-            "Further folders, and servers as `mcp:https://HOST/PATH` or `mcp:stdio:COMMAND`."),
+            "Further folders."),
     Setting("servers", "SATCHEL_SERVERS", "table", {},
-            "MCP servers by name: `address` or `command`; `token`, `headers`, `env`, `skills`.",
+            "MCP servers by name: `address` or `command`; `token`, `headers`, `env`.",
             project_may_set=False),
+    Setting("hubs", "SATCHEL_HUBS", "table", {},
+            "Hubs by name: `url`, `key`, and optionally `publishers`; see `satchel hub add`."),
     Setting("include", "SATCHEL_INCLUDE", "list", (),
             "Offer only skills that match one of these patterns, such as `git-*`."),
     Setting("exclude", "SATCHEL_EXCLUDE", "list", (),
@@ -153,6 +155,7 @@ class Settings(NamedTuple):
     ecosystem: bool = True
     locations: tuple[str, ...] = ()
     servers: Mapping[str, Any] = {}
+    hubs: Mapping[str, Any] = {}
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -173,12 +176,12 @@ class Settings(NamedTuple):
     since the lockfile is the project's own."""
     project_locations: tuple[str, ...] = ()
     """Folders inside the project that its settings file names: as untrusted as the project."""
+    project_hubs: tuple[str, ...] = ()
+    """Names of the hubs that only the project's settings file names."""
     remarks: tuple[tuple[str, str, str], ...] = ()
     """Ignored or notable settings of files: (problem code, file, name or reason)."""
 
 
-SERVER = "mcp:"
-"""Prefix of locations that are servers."""
 _MAX_FILE_BYTES = 256 * 1024
 _REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget"))
 """Settings of a project that affect the user's own skills too: allowed, and reported."""
@@ -270,6 +273,7 @@ def load_settings(
     remarks: list[tuple[str, str, str]] = []
     _update(values, _file_values(paths.config, (), remarks))
     inside: list[str] = []
+    hubs: dict[str, Any] = {}
     for file, table in (("satchel.toml", ()), ("pyproject.toml", ("tool", "satchel"))):
         path = os.path.join(project, file)
         for name, value in _file_values(path, table, remarks, in_project=True).items():
@@ -278,26 +282,14 @@ def load_settings(
             elif not _BY_NAME[name].project_may_set:
                 remarks.append(("setting-refused", path, name))
             elif name == "locations":
-                # No servers: a project may not choose where requests are sent.
-                inside += [
-                    item
-                    for item in value
-                    if not item.startswith(SERVER)
-                    and is_really_inside(os.path.join(project, item), project)
-                ]
-                remarks += [
-                    ("setting-refused", path, f"locations: {item}")
-                    for item in value
-                    if item not in inside
-                ]
+                inside += _inner_locations(value, project, path, remarks)
+            elif name == "hubs":
+                hubs |= value
             else:
                 values[name] = value
                 if name in _REACHES_FAR:
                     remarks.append(("project-setting", path, name))
-    for setting in SETTINGS:
-        text = env.get(setting.env)
-        if text is not None and text.strip():
-            _update(values, {setting.name: _convert(setting, text, setting.env)})
+    _update(values, _env_values(env))
     asks = values["trust"] == "ask" or (values["trust"], wanted) == ("all", "ask")
     values["trust"] = _stricter(values["trust"], wanted, project, remarks)
     for name, value in given.items():
@@ -306,14 +298,24 @@ def load_settings(
         _update(values, {name: _convert(_BY_NAME[name], value, name)})
     if "trust" in given:
         asks = values["trust"] == "ask"
+    project_hubs = _add_hubs(values, hubs, project, remarks)
     return Settings(
         project=project,
         paths=paths,
         asks=asks,
         project_locations=tuple(inside),
+        project_hubs=project_hubs,
         remarks=tuple(remarks),
         **values,
     )
+
+
+def _env_values(env: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        setting.name: _convert(setting, text, setting.env)
+        for setting in SETTINGS
+        if (text := env.get(setting.env, "")).strip()
+    }
 
 
 def _update(values: dict[str, Any], found: Mapping[str, Any]) -> None:
@@ -321,6 +323,32 @@ def _update(values: dict[str, Any], found: Mapping[str, Any]) -> None:
     for name, value in found.items():
         is_record = _BY_NAME[name].kind == "record"
         values[name] = values[name]._replace(**value) if is_record else value
+
+
+def _inner_locations(
+    value: tuple[str, ...], project: str, path: str, remarks: list[tuple[str, str, str]]
+) -> list[str]:
+    """The folders inside a project among its `locations`; others are refused with a remark."""
+    inside = [item for item in value if is_really_inside(os.path.join(project, item), project)]
+    remarks += [
+        ("setting-refused", path, f"locations: {item}") for item in value if item not in inside
+    ]
+    return inside
+
+
+def _add_hubs(
+    values: dict[str, Any],
+    hubs: Mapping[str, Any],
+    project: str,
+    remarks: list[tuple[str, str, str]],
+) -> tuple[str, ...]:
+    """Add the hubs of a project to the user's, which it cannot change; returns their names."""
+    own = values["hubs"]
+    for name, row in hubs.items():
+        if own.get(name, row) != row:
+            remarks.append(("setting-refused", project, f"hubs: {name}"))
+    values["hubs"] = {**hubs, **own}
+    return tuple(name for name in hubs if name not in own)
 
 
 def _stricter(own: str, wanted: str, project: str, remarks: list[tuple[str, str, str]]) -> str:
@@ -512,8 +540,8 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
         return flag
     if kind == "list":
         if isinstance(value, str):
-            parts = _split_locations(value) if setting.name == "locations" else value.split(",")
-            value = [part.strip() for part in parts]
+            separator = os.pathsep if setting.name == "locations" else ","
+            value = [part.strip() for part in value.split(separator)]
         items = cast("list[Any]", value)
         if (
             not isinstance(value, (list, tuple))
@@ -529,18 +557,6 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
     if setting.choices and name not in setting.choices:
         raise _wrong_value(setting, where, text)
     return text
-
-
-def _split_locations(text: str) -> list[str]:
-    """Split a line of locations; the `:` of a server's address is no separator."""
-    if os.pathsep != ":" or SERVER not in text:
-        return text.split(os.pathsep)
-    import re
-
-    host = r"(?:\[[^]]*\]|[^:/]*)"
-    user = r"(?:[^:/@]*:[^:/@]*@)?"  # refused later, and must not be split before
-    server = rf"mcp:https?://{user}{host}(?::\d+)?[^:]*|mcp:stdio:[^:]*"
-    return re.findall(rf"(?:^|(?<=:))(?:{server}|[^:]*)(?=:|$)", text)
 
 
 _SCOPES = ("project", "skills")

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._optional import available
 from satchel.i18n import pack_messages, unpack_messages
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
 Kind = Literal[
-    "discovered", "removed", "changed", "repaired", "shadowed", "untrusted", "blocked", "broken",
-    "listed", "shortened", "named", "unlisted", "offered", "searched", "loaded", "failed",
-    "cleaned", "ran", "packaged", "selected", "repeated", "rebuilt", "told", "approved", "refused",
-    "forgotten", "planned",
+    "discovered", "removed", "changed", "shadowed", "listed", "shortened", "named", "unlisted",
+    "offered", "searched", "loaded", "failed", "cleaned", "ran", "packaged", "selected", "repeated",
+    "rebuilt", "told", "approved", "refused", "forgotten", "planned",
 ]  # fmt: skip
 
 KEPT: frozenset[str] = frozenset(
@@ -165,15 +164,6 @@ class Trace:
                             yield row
             except OSError:
                 continue
-
-    def ever(self, kind: Kind) -> set[str]:
-        """The skills of this project that recorded events of this kind name."""
-        names = {name for event in self.events if event.kind == kind for name in event.skills}
-        for row in self._rows(f'"kind": "{kind}"'.encode()):
-            skills = row.get("skills")
-            if row.get("kind") == kind and isinstance(skills, list):
-                names.update(map(str, cast("list[Any]", skills)))
-        return names
 
 
 def _open_to_append(file: str) -> int:

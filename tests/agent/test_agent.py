@@ -20,8 +20,7 @@ from satchel.agent import (
     ToolStarted,
     TurnDone,
 )
-from satchel.testing import make_skill, make_tool_skill
-from talking import plain
+from satchel.testing import make_skill
 
 
 def add(project, name, description="", **fields):
@@ -93,22 +92,6 @@ def test_the_next_request_knows_a_change_even_in_the_middle_of_a_turn(start, pro
     agent, server = start(script)
     agent.run_sync("look at a.md")
     assert len({repr(head_of(request)) for request in server.requests}) == 1
-
-
-@pytest.mark.req("B9")
-def test_a_tool_that_came_meanwhile_is_declared_in_the_next_request(start, project):
-    def script(request):
-        if request.number == 0:
-            assert "weather_run" not in request.tools
-            make_tool_skill(project / ".agents/skills", "weather")
-            return Reply("", calls=[("ReadFile", {"path": "a.md"})])
-        assert "weather_run" in request.tools
-        return "Fine."
-
-    (project / "a.md").write_text("hello")
-    agent, server = start(script)
-    agent.run_sync("look at a.md")
-    assert len(server.requests) == 2
 
 
 @pytest.mark.req("D5")
@@ -276,29 +259,6 @@ def test_sub_agents_work_only_so_deep(start):
     agent, server = start(script, sub_agents={"worker": SubAgent("Works.")}, limits=Limits(depth=2))
     agent.run_sync("go")
     assert sum("Task" not in one.tools for one in server.requests) == 1
-
-
-@pytest.mark.req("D3")
-def test_a_skill_that_forks_runs_in_a_sub_agent(start, project):
-    add(project, "research", "Finds out.", body="Find out $ARGUMENTS.\n", context="fork",
-        model="unknown", allowed_tools="Read")  # fmt: skip
-
-    def script(request):
-        if "sub-agent" in request.system:
-            assert "Find out why." in request.last_user
-            return "Because."
-        if not request.results:
-            return Reply("", calls=[("Skill", {"name": "research", "args": "why"})])
-        return request.results[0].text
-
-    agent, _ = start(script)
-    result = agent.run_sync("research why")
-    assert '<tool-output tool="Skill" skill="research">\nBecause.\n</tool-output>' in plain(
-        result.text
-    )
-    assert "Find out" not in result.text
-    assert "research" not in agent.session.loaded
-    assert result.report.skills == ("research",)
 
 
 def test_a_sub_agent_that_fails_is_a_result(start):

@@ -202,21 +202,3 @@ def test_a_result_that_is_only_a_part_is_told_as_one(start, project):
 
     (ended,) = [event for event in asyncio.run(main()) if isinstance(event, ToolEnded)]
     assert ended.status == "partial"
-
-
-def test_a_skill_that_forks_forks_when_a_person_loads_it_too(start, project):
-    add(project, "survey", context="fork", body="Count the files.\n")
-
-    def script(request):
-        if "Count the files." in request.last_user:
-            return "Seven files."
-        assert "Seven files." in request.last_user
-        assert "Count the files." not in text_of(request)
-        return "I know."
-
-    agent, server = start(script)
-    assert agent.load("survey").error is None
-    result = agent.run_sync("and?")
-    assert (result.text, result.report.requests) == ("I know.", 2)
-    assert not agent.session.loaded
-    assert "skills-loaded-before" not in text_of(server.requests[-1])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from itertools import permutations
 
 import pytest
 
-from satchel.authoring.overlap import MIN_COPY_SCORE, compare, compare_one
+from satchel.authoring.overlap import MIN_COPY_SCORE, compare
 from satchel.skill.document import SkillHeader
 from satchel.skill.model import Skill, SkillOrigin
 
@@ -43,74 +42,44 @@ REVIEWS = [
 ]
 
 
-def test_a_pair_says_what_is_shared_and_what_tells_them_apart():
+def test_a_pair_says_what_is_shared():
     found = compare(REVIEWS, least=0.3)
-    assert found.groups == []
     (pair,) = found.pairs
     assert (pair.one.name, pair.other.name) == ("code-review", "review-changes")
     assert 0.3 <= pair.score < MIN_COPY_SCORE
-    assert not pair.copy
-    assert {"reviews", "pull", "requests", "bugs", "style"} <= {"review", *pair.shared, "reviews"}
-    assert "security" in pair.apart[0]
-    assert "tests" in pair.apart[1]
-    assert found.worst == pair.score
-    told = pair.to_dict()
-    assert told["skills"][0]["name"] == "code-review"
-    assert told["skills"][0]["only"] == list(pair.apart[0])
+    assert {"pull", "bugs", "style"} <= set(pair.shared)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_closest_are_those_that_comparing_every_two_finds(seed):
     skills = _random(60, seed)
-    near = {
-        skill.ref: {
-            pair.other.ref: pair.score
-            for pair in compare_one(skill, skills, least=0.2, limit=100).pairs
-        }
+    one_by_one = {
+        frozenset((skill.ref, pair.other.ref)): round(pair.score, 9)
         for skill in skills
+        for pair in compare(skills, skill, least=0.2, limit=100).pairs
     }
-    one_by_one: dict[frozenset[str], float] = {}
-    for one, other in permutations(near, 2):
-        score = near[one].get(other, 0.0)
-        assert score == pytest.approx(near[other].get(one, 0.0))  # the same from either side
-        if score:
-            one_by_one[frozenset((one, other))] = round(score, 9)
     whole = compare(skills, least=0.2, limit=10_000)
-    members = [{one.ref for one in group.skills} for group in whole.groups]
-    heads = {skill.ref for skill in skills} - {
-        one.ref for group in whole.groups for one in group.skills[1:]
-    }
-    expected = {pair: score for pair, score in one_by_one.items() if pair <= heads}
     found = {frozenset((p.one.ref, p.other.ref)): round(p.score, 9) for p in whole.pairs}
-    assert found == expected
-    assert all(score < MIN_COPY_SCORE for score in found.values())
-    # Near copies are near the one that stands for them, and nobody is in two groups.
-    for group in whole.groups:
-        first = group.skills[0].ref
-        scores = [one_by_one[frozenset((first, one.ref))] for one in group.skills[1:]]
-        assert min(scores) >= MIN_COPY_SCORE
-        assert group.score == pytest.approx(min(scores))
-    assert sum(map(len, members)) == len(set().union(*members)) if members else True
+    assert found == one_by_one
     # A limit changes nothing but the number.
     few = compare(skills, least=0.2, limit=7)
-    assert [pair.score for pair in few.pairs] == [pair.score for pair in whole.pairs[:7]]
-    assert few.more
-    assert not whole.more
+    assert [round(pair.score, 6) for pair in few.pairs] == [
+        round(pair.score, 6) for pair in whole.pairs[:7]
+    ]
+    assert (few.more, whole.more) == (True, False)
 
 
-def test_the_same_words_are_one_group_whatever_their_order():
+def test_the_same_words_are_copies_whatever_their_order_and_script():
     skills = [
         _skill("notes", "Writes release notes.", 1),
         _skill("notes", "Notes: writes a release", 2),
-        _skill("notes", "Release notes! Writes them.", 3),
         _skill("bread", "Bakes loaves."),
+        _skill("hetong", "审查合同条款的风险。"),
+        _skill("tiaokuan", "合同条款的风险审查"),
     ]
     found = compare(skills)
-    (group,) = found.groups
-    assert len(group.skills) == 3
-    assert group.score == pytest.approx(1.0)
-    assert found.pairs == []
-    assert group.to_dict()["count"] == 3
-    assert found.worst == pytest.approx(1.0)
-    one = compare_one(skills[1], skills)
-    assert [(pair.copy, round(pair.score, 6)) for pair in one.pairs] == [(True, 1.0), (True, 1.0)]
+    assert [(pair.copy, pair.one.name) for pair in found.pairs] == [
+        (True, "notes"),
+        (False, "hetong"),
+    ]
+    assert "合同条款的风险" in found.pairs[1].shared

@@ -11,7 +11,7 @@ import pytest
 from authoring.wrong import TOOL, write_good
 from needs import go_cache, needs
 from satchel import Satchel
-from satchel.authoring.check_skill import check_folder
+from satchel.authoring.check_skill import RUN_RULES, check_folder
 from satchel.authoring.scaffold import KINDS
 from satchel.authoring.tool_tests import open_program, run_cases
 from satchel.authoring.tool_trial import is_listed, make_runner
@@ -65,8 +65,11 @@ def test_a_scaffold_ticks_every_box_when_it_is_run(satchel, kind):
     report = _report(satchel, _new(satchel, kind))
     assert report.failing == set()
     ticked = {one.rule for one in report.verdicts if one.state == "pass"}
-    assert {"answers", "refuses", "listed"} <= ticked
-    assert ("go-builds" in ticked) is (kind == "go")
+    assert {*RUN_RULES, "listed"} - ticked == (set() if kind == "go" else {"go-builds"})
+
+
+JSON_LINE = """    line = json.dumps(reply, ensure_ascii=False).encode("utf-8", "replace")
+    sys.stdout.buffer.write(line + b"\\n")"""
 
 
 @pytest.mark.req("E9")
@@ -76,32 +79,26 @@ def test_a_scaffold_ticks_every_box_when_it_is_run(satchel, kind):
         # Only a run can tell that the program is wrong about its own example.
         ("    lines = len(text.splitlines())", "    lines = len(texts.splitlines())", {"answers"}),
         ("= wanted(arguments)", "= str(arguments.get('text', '')), ''", {"refuses"}),
-        ("    text, path =", "    os._exit(3)\n    text, path =", {"answers", "refuses"}),
         ("    text, path =", "    return 'well'\n    text, path =", {"refuses"}),
+        ("    text, path =", "    os._exit(3)\n    text, path =", {"answers", "no-uncaught"}),
+        ("def main():", "def main(:", {"answers", "no-uncaught"}),
+        ("except Refused as exc", "except ValueError as exc", {"no-uncaught"}),
+        (JSON_LINE, "    print(reply)", {"answers", "protocol"}),
+        ("def run(arguments):", "def run(arguments):\n    print('-')", {"answers", "protocol"}),
+        (" — list the files and check the path", "", {"error-wording"}),
+        ("list the files and check the path", "try again", {"error-wording"}),
+        ("list the files and check the path", "看看文件夹里有什么文件再说吧", {"error-language"}),
+        ("File not found:", "FileNotFoundError:", {"error-inside"}),
     ],
 )  # fmt: skip
 def test_a_wrong_program_fails_its_boxes(satchel, old, new, fires):
     skill = _new(satchel, "python")
     skill.edit(old, new, "main.py")
-    assert _report(satchel, skill).failing == fires
-
-
-@pytest.mark.req("E9")
-@pytest.mark.parametrize(
-    ("message", "said"),
-    [
-        ("KeyError: 'text' — check the arguments of the call", "must not show internals"),
-        ("Arguments are wrong", "must have the form"),
-    ],
-)
-def test_an_error_of_a_running_program_has_a_form_too(satchel, message, said):
-    skill = _new(satchel, "python")
-    skill.edit('"error": str(exc)}', f'"error": str({message!r})}}', "main.py")
+    if "no-uncaught" in fires:
+        skill.edit("except Exception as exc", "except OSError as exc", "main.py")
     report = _report(satchel, skill)
-    assert report.failing == {"refuses"}
-    wrong = [one for one in report.verdicts if one.state == "fail"]
-    assert all(said in one.message for one in wrong)
-    assert all(one.fix for one in wrong)
+    assert report.failing == fires
+    assert all(one.message and one.fix for one in report.verdicts if one.state == "fail")
 
 
 @pytest.mark.req("E9")
@@ -133,7 +130,7 @@ def test_a_strangers_program_is_neither_built_nor_run(satchel, tmp_path):
     unrun: list = []
     (report,) = check_folder(str(skill.folder), prove=make_runner(distrusting, unrun))
     reasons = {one.rule: one.reason for one in report.verdicts if one.open}
-    assert set(reasons) == {"answers", "refuses"}
+    assert {"answers", "refuses", "protocol"} <= set(reasons)
     assert reasons["answers"] == ("`word-count` is not run: untrusted (Run `satchel trust`)")
     assert unrun == ["refused"]
     with pytest.raises(Refused):
@@ -147,14 +144,14 @@ def test_a_strangers_program_is_neither_built_nor_run(satchel, tmp_path):
 # --- cases --------------------------------------------------------------------------------
 
 
-def test_every_wrong_call_is_tried_before_the_program_and_in_it(satchel):
+def test_every_wrong_call_is_tried_in_the_program(satchel):
     skill = _new(satchel, "python")
     bench = open_program(satchel, str(skill.folder))
     outcomes = list(run_cases(bench))
     assert {one.state for one in outcomes} == {"pass"}
     kinds = [one.case.kind for one in outcomes]
     assert kinds.count("example") == 2
-    assert kinds.count("refused") == kinds.count("program") == 5
+    assert kinds.count("program") == 5
     titles = {one.case.title for one in outcomes if one.case.kind == "program"}
     assert {"`path` leads outside", "`path` is not there", "an unknown parameter"} <= titles
 
@@ -194,6 +191,3 @@ def test_a_tool_that_writes_is_tested_on_a_copy(satchel):
     assert outcomes[0].said == "wrote hello.txt"
     assert not os.path.exists(os.path.join(satchel.settings.project, "hello.txt"))
     assert {one.case.title for one in outcomes} >= {"without `path`", "`path` leads outside"}
-
-
-# --- one call -----------------------------------------------------------------------------

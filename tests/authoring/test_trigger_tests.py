@@ -9,7 +9,7 @@ import pytest
 from satchel import Satchel
 from satchel.authoring.trigger_tests import (
     TriggerResult,
-    run_prompts,
+    run_prompt,
     run_subjects,
     skill_at,
     skills_with,
@@ -81,7 +81,8 @@ def detector(request, satchel):
 def _result(satchel: Satchel, detector, name: str, prompts) -> TriggerResult:
     skills = satchel.library.snapshot().for_model
     skill = next(one for one in skills if one.name == name)
-    return TriggerResult(skill, "", tuple(run_prompts(skill, prompts, skills, detector)))
+    rows = tuple(run_prompt(skill, one, skills, detector) for one in prompts)
+    return TriggerResult(skill, "", rows)
 
 
 def test_every_cell_of_the_table(satchel, detector):
@@ -101,13 +102,8 @@ def test_every_cell_of_the_table(satchel, detector):
     assert fired.own is not None
     assert any("bugs" in piece for piece in fired.own.evidence)
     assert quiet.instead
-    assert (result.recall, result.precision) == (0.5, 0.5)
-    assert not result.passes()
-    assert result.passes(0.5, 0.5)
-    assert not result.passes(0.5, 0.6)
+    assert not result.ok
     told = result.to_dict()
-    assert told["should"] == {"chosen": 1, "missed": 1}
-    assert told["should_not"] == {"quiet": 1, "fired": 1}
     assert [row["ok"] for row in told["prompts"]] == [True, False, False, True]
     assert told["prompts"][3]["instead_chosen"] is True
 
@@ -119,21 +115,7 @@ def test_what_should_be_chosen_instead_is_looked_for(satchel, detector):
     assert not row.chosen
     assert not row.instead
     assert not row.ok
-    assert not result.passes(0, 0)
-
-
-@pytest.mark.parametrize(
-    ("prompts", "measures"),
-    [
-        (should("Fill in a PDF form with fields"), (1.0, 1.0)),
-        (should("Bake a xylophone"), (0.0, None)),
-        (should_not("Bake a xylophone"), (None, None)),
-    ],
-)
-def test_a_measure_of_nothing_is_none(prompts, measures, satchel, detector):
-    result = _result(satchel, detector, "pdf-forms", prompts)
-    assert (result.recall, result.precision) == measures
-    assert result.passes() is (result.recall != 0.0)
+    assert not result.ok
 
 
 # --- the line-up --------------------------------------------------------------------------
@@ -148,7 +130,8 @@ def test_a_skill_that_nobody_trusts_stands_in_the_line_up(tmp_path):
     assert skill.path not in {one.path for one in offered}
     skills = skills_with(offered, skill)
     assert [one.state for one in skills if one.path == skill.path] == ["active"]
-    (row,) = run_prompts(skill, should("Carve a marble statue"), skills, satchel.detector)
+    (prompt,) = should("Carve a marble statue")
+    row = run_prompt(skill, prompt, skills, satchel.detector)
     assert row.ok
 
 
@@ -160,7 +143,8 @@ def test_a_folder_of_no_library_takes_the_place_of_its_name(satchel, tmp_path):
     skills = skills_with(offered, skill)
     assert len(skills) == len(offered)
     assert [one.path for one in skills if one.name == "pdf-forms"] == [skill.path]
-    (row,) = run_prompts(skill, should("Carve a marble statue"), skills, satchel.detector)
+    (prompt,) = should("Carve a marble statue")
+    row = run_prompt(skill, prompt, skills, satchel.detector)
     assert row.ok
 
 

@@ -161,16 +161,6 @@ def no_examples(skill: Skill) -> None:
     path.write_text(text[: text.index("  examples:")])
 
 
-@wrong("python", "write-looks")
-def writes_without_looking(skill: Skill) -> None:
-    skill.edit("  read: [path]", "  write: [path]")
-    text = skill.read("main.py")
-    start, end = text.index("    if not os.path.isfile"), text.index("    if os.path.getsize")
-    text = text[:start] + text[end:]
-    text = text.replace("open(full, encoding", 'open(full, "w", encoding')
-    skill.write("main.py", text)
-
-
 @wrong("python", "script-ends")
 def windows_line_ends_after_a_shebang(skill: Skill) -> None:
     skill.write("tools/run.sh", "#!/bin/sh\r\necho\r\n")

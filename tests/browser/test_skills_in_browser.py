@@ -80,7 +80,7 @@ def test_the_toolbar_opens_the_list(visitor, house):
     assert house.project.name in page.title()
     mine = row(page, "harvest-apples")
     expect(mine).to_contain_text("Harvests apples. Use in autumn.")
-    expect(mine.locator(".source")).to_have_text("User")
+    expect(mine.locator(".source")).to_have_text("Own")
     expect(row(page, "write-a-skill").locator(".source")).to_have_text("Built-in")
 
 
@@ -198,8 +198,9 @@ def test_columns_are_sorted_and_filters_are_reset(visitor):
     page.wait_for_url("**/skills")
 
 
-def test_a_jump_to_a_section_shows_its_heading(visitor):
-    page = visitor.go("/skill?ref=.agents/skills/harvest-apples")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_jump_to_a_section_shows_its_heading(come, house, width):
+    page = come(house, width=width).go("/skill?ref=.agents/skills/harvest-apples")
     page.get_by_role("navigation", name="Sections").get_by_role("link", name="Files").click()
     top = page.locator("#files-title").evaluate("one => one.getBoundingClientRect().top")
     tabs = page.locator(".sections").evaluate("one => one.getBoundingClientRect().bottom")

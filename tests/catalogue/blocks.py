@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
@@ -30,7 +29,7 @@ class Block(NamedTuple):
 
 
 def read_block(text: str, form: str) -> Block:
-    return {"xml": read_xml, "json": read_json}.get(form, read_markdown)(text)
+    return read_xml(text) if form == "xml" else read_markdown(text)
 
 
 def read_xml(text: str) -> Block:
@@ -50,16 +49,6 @@ def read_xml(text: str) -> Block:
     notes = [child.text or "" for child in root.findall("note")]
     assert len(notes) == 1
     return Block(entries, [name for name in names if name], notes[0], root.text or "")
-
-
-def read_json(text: str) -> Block:
-    data = json.loads(text)
-    assert set(data) <= {"about", "skills", "names", "note"}
-    entries = [
-        Listed(row["name"], row.get("id", row["name"]), row.get("args", ""), row["description"])
-        for row in data["skills"]
-    ]
-    return Block(entries, data.get("names", []), data["note"], data["about"])
 
 
 def read_markdown(text: str) -> Block:

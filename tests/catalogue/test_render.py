@@ -10,7 +10,7 @@ from in_memory import skill
 from satchel.catalogue import build_catalogue
 from satchel.catalogue.render import clean
 
-FORMS = ["xml", "markdown", "json", "paths"]
+FORMS = ["xml", "markdown", "paths"]
 
 
 @given(hostile)

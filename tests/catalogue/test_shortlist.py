@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
@@ -15,7 +14,7 @@ from catalogue.blocks import skills
 from in_memory import skill
 from satchel.catalogue.catalogue import MAX_SHORTLIST_CHARS, ShortlistLine, write_shortlist
 
-FORMS = ["xml", "markdown", "json"]
+FORMS = ["xml", "markdown"]
 
 
 class Seen(NamedTuple):
@@ -28,12 +27,6 @@ class Seen(NamedTuple):
 
 def read(text: str, form: str) -> tuple[str, list[Seen]]:
     """The intro and the entries."""
-    if form == "json":
-        data = json.loads(text)
-        assert list(data) == ["about", "skills"]
-        return data["about"], [
-            Seen(row["name"], row.get("note", ""), row["description"]) for row in data["skills"]
-        ]
     if form == "xml":
         root = ET.fromstring(text)
         assert root.tag == "skills-shortlist"

@@ -100,7 +100,7 @@ def digest_of(skill: str, version: str) -> str:
     return hash_tree(MemoryTree(files, programs)).digest
 
 
-def _locked(skill: str, version: str) -> str:
+def locked(skill: str, version: str) -> str:
     # What is made here is not locked: there is nothing to update it from.
     return "" if not version or version.startswith("add") else digest_of(skill, version)
 
@@ -208,6 +208,3 @@ def rehearse(project: str) -> None:
         state.update(changes)
         assert look(project, state) == []
     do(project, "undo", {})
-
-
-WAY = works.Way(do, choose, digest_of, _locked, scope_of, ready, look)

@@ -14,13 +14,14 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chaos import commands, works
+from chaos import commands
 from chaos.killing import judge
 from satchel.store.trees import digest_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from chaos import works
     from chaos.killing import Server
 
 CHANGING = (
@@ -45,19 +46,11 @@ class Operation(NamedTuple):
     after: works.Changes
     past: int = 22
     """How many changes there were: enough for old ones to be let go."""
-    way: str = "transactions"
 
     @property
     def state(self) -> works.Changes:
         """Everything that is there."""
-        return {**works_past(self.way, self.past), **self.before}
-
-
-def works_past(way: str, past: int) -> works.Changes:
-    """What many updates of one skill leave."""
-    if not past:
-        return {}
-    return {"alpha": commands.imported("alpha", past) if way == "store" else past}
+        return {**({"alpha": _now(self.past)} if self.past else {}), **self.before}
 
 
 def _now(version: int) -> str:
@@ -65,26 +58,15 @@ def _now(version: int) -> str:
 
 
 OPERATIONS = (
-    Operation("first use", "add", {"alpha": 0}, {"alpha": 1}, past=0),
-    Operation("import", "import", {"beta": 0}, {"beta": 500}),
-    Operation("update", "update", {"alpha": 22}, {"alpha": 500}),
-    Operation("remove", "remove", {"alpha": 22}, {"alpha": 0}),
-    Operation("undo", "undo", {"alpha": 22}, {"alpha": 21}),
-)
-COMMANDS = tuple(
-    operation._replace(way="store")
-    for operation in (
-        Operation("add, the first use", "add", {"beta": ""}, {"beta": "add beta 1"}, past=0),
-        Operation("import a skill", "import", {"beta": ""},
-                  {"beta": commands.imported("beta", 500)}),
-        Operation("update it", "update", {"alpha": _now(22)}, {"alpha": _now(500)}),
-        Operation("remove it", "remove", {"alpha": _now(22)}, {"alpha": ""}),
-        Operation("rename it", "rename", {"alpha": _now(22), "beta": ""},
-                  {"alpha": "", "beta": commands.renamed(_now(22), "beta")}),
-        Operation("undo the update", "undo", {"alpha": _now(22)}, {"alpha": _now(21)}),
-    )
+    Operation("add, the first use", "add", {"beta": ""}, {"beta": "add beta 1"}, past=0),
+    Operation("import a skill", "import", {"beta": ""}, {"beta": commands.imported("beta", 500)}),
+    Operation("update it", "update", {"alpha": _now(22)}, {"alpha": _now(500)}),
+    Operation("remove it", "remove", {"alpha": _now(22)}, {"alpha": ""}),
+    Operation("rename it", "rename", {"alpha": _now(22), "beta": ""},
+              {"alpha": "", "beta": commands.renamed(_now(22), "beta")}),
+    Operation("undo the update", "undo", {"alpha": _now(22)}, {"alpha": _now(21)}),
 )  # fmt: skip
-"""The same as the commands do it: with a source, a scan, bases and trust."""
+"""As the commands do it: with a source, a scan, bases and trust."""
 
 
 class Fault(NamedTuple):
@@ -117,25 +99,22 @@ class Bench:
 
     def _project(self, operation: Operation) -> str:
         """The project as it is before the operation, always in the same place."""
-        model = os.path.join(self._folder, f"{operation.way}-{operation.past}")
+        model = os.path.join(self._folder, f"model-{operation.past}")
         project = os.path.join(self._folder, "project")
-        way = works.ways()[operation.way]
         if os.path.isdir(project):
             shutil.rmtree(project)
         if not os.path.isdir(model):
             os.mkdir(project)
             for version in range(1, operation.past + 1):
-                changes = works_past(operation.way, version)
+                changes = {"alpha": _now(version)}
                 op = "update" if version > 1 else "import"
-                way.ready(project, op, changes)
-                way.do(project, op, changes)
-            if operation.way == "store":
-                commands.scope_of(project)  # a user has a key for life
-                commands.make_key(project)
+                commands.ready(project, op, changes)
+                commands.do(project, op, changes)
+            commands.make_key(project)  # a user has a key for life
             os.rename(project, model)
         # Linked, which is quicker: no file is ever changed in place.
         shutil.copytree(model, project, symlinks=True, copy_function=os.link)
-        way.ready(project, operation.op, operation.after)
+        commands.ready(project, operation.op, operation.after)
         return project
 
     def run(self, operation: Operation, *rules: str) -> tuple[str, dict[str, Any], str]:
@@ -143,8 +122,7 @@ class Bench:
         project = self._project(operation)
         log = os.path.join(self._folder, "strace.log")
         self._server.send({
-            "job": "once", "way": operation.way, "project": project, "op": operation.op,
-            "changes": operation.after,
+            "job": "once", "project": project, "op": operation.op, "changes": operation.after,
         })  # fmt: skip
         child = self._server.read()["child"]
         words = [word for rule in rules for word in ("-e", rule)]
@@ -228,23 +206,20 @@ class Bench:
                 harm.append(f"it was not killed: {said}")
         if ended == "done":
             state, begun = {**state, **operation.after}, {}
-        found, seconds, _ = judge(operation.way, project, state, begun)
+        found, seconds, _ = judge(project, state, begun)
         harm += found
         # Whatever happened, the next command works.
-        harm += self._go_on(operation, project, state) if not harm else []
+        harm += _go_on(project, state) if not harm else []
         return [f"{operation.title}, {fault}: {line}" for line in harm], ended, seconds
 
-    def _go_on(self, operation: Operation, project: str, state: works.Changes) -> list[str]:
-        way = works.ways()[operation.way]
-        changes: works.Changes = {"alpha": 900}
-        op = "update"
-        if operation.way == "store":
-            changes = {"alpha": commands.imported("alpha", 900)}
-            op = "update" if state.get("alpha") else "import"
-        way.ready(project, op, changes)
-        way.do(project, op, changes)
-        found = judge(operation.way, project, {**state, **changes}, {})[0]
-        return [f"the next command: {line}" for line in found]
+
+def _go_on(project: str, state: works.Changes) -> list[str]:
+    changes = {"alpha": _now(900)}
+    op = "update" if state.get("alpha") else "import"
+    commands.ready(project, op, changes)
+    commands.do(project, op, changes)
+    found = judge(project, {**state, **changes}, {})[0]
+    return [f"the next command: {line}" for line in found]
 
 
 def _honest(project: str, operation: Operation, error: list[Any] | None) -> list[str]:
@@ -252,14 +227,17 @@ def _honest(project: str, operation: Operation, error: list[Any] | None) -> list
     if error is None:
         return []
     kind, message, hint, code = error
-    way = works.ways()[operation.way]
-    scope = way.scope(project)
+    scope = commands.scope_of(project)
     harm: list[str] = []
     if not (message and hint and code):
         harm.append(f"{kind} says too little: {error}")
     now = {skill: digest_at(scope.target(skill)) for skill in operation.after}
-    old = now == {skill: way.digest(skill, version) for skill, version in operation.before.items()}
-    new = now == {skill: way.digest(skill, version) for skill, version in operation.after.items()}
+    old = now == {
+        skill: commands.digest_of(skill, version) for skill, version in operation.before.items()
+    }
+    new = now == {
+        skill: commands.digest_of(skill, version) for skill, version in operation.after.items()
+    }
     waiting = os.path.exists(scope.part("journal.json"))
     if "nothing was changed" in message:
         if not old or waiting:

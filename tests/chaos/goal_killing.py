@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -75,18 +74,6 @@ class Verdict(NamedTuple):
     @property
     def unharmed(self) -> bool:
         return not (self.lost or self.rerun or self.replaced or self.swapped)
-
-    def shown(self) -> dict[str, Any]:
-        """As it is published."""
-        found = self._asdict()
-        times = sorted(found.pop("recoveries"))
-        if times:
-            found["recovery seconds"] = {
-                "median": round(statistics.median(times), 2),
-                "95 %": round(times[int(len(times) * 0.95)], 2),
-                "longest": round(times[-1], 2),
-            }
-        return found
 
 
 class Forks:
@@ -302,21 +289,6 @@ async def kill_often(trial: Trial, kills: int) -> None:
         await trial.look()
         await trial.left()
     workers.start()
-
-
-async def kill_one_of_two(trial: Trial, kills: int) -> None:
-    """Two workers; one is killed, the other has to take over."""
-    workers = trial.workers
-    for _ in range(kills):
-        while len(workers.alive) < 2:
-            workers.start()
-        await trial.until(lambda: all(workers.at_work(number) for number in workers.alive))
-        await asyncio.sleep(random.uniform(0, 0.5))
-        victim = random.choice(workers.alive)
-        workers.kill(victim)
-        await trial.look()
-        await asyncio.sleep(random.uniform(0, 2.5))
-        await trial.left()
 
 
 async def freeze(trial: Trial, times: int, seconds: float = 9.0) -> list[float]:

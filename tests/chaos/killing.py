@@ -17,7 +17,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from chaos import works
+from chaos import commands, works
 from satchel.errors import SatchelError
 from satchel.library.lockfile import read_lock
 from satchel.store.recovery import recover
@@ -90,20 +90,17 @@ class Tally(NamedTuple):
     harm: list[str]
 
 
-def kill_often(
-    server: Server, project: str, count: int, *, way: str = "transactions", seed: int = 1,
-    enough: int = 0,
-) -> Tally:  # fmt: skip
-    """Kill `count` times, or until there was harm `enough` times."""
+def kill_often(server: Server, project: str, count: int, *, seed: int = 1) -> Tally:
+    """Kill `count` times."""
     chance = random.Random(seed)
-    state: works.Changes = dict.fromkeys(SKILLS, 0)
+    state: works.Changes = dict.fromkeys(SKILLS, "")
     inside = acknowledged = forward = told = version = done = 0
     slowest, harm = 0.0, list[str]()
-    longest = 0.1 if way == "store" else 0.03  # about as long as an operation takes
-    while done < count and not (enough and len(harm) >= enough):
+    longest = 0.1  # about as long as an operation takes
+    while done < count:
         done += 1
         server.send({
-            "job": "loop", "way": way, "project": project, "state": state, "seed": chance.random(),
+            "job": "loop", "project": project, "state": state, "seed": chance.random(),
             "version": version,
         })  # fmt: skip
         child = server.read()["child"]
@@ -127,7 +124,7 @@ def kill_often(
                 raise AssertionError(message)
         assert message["ended"] == -signal.SIGKILL, message
         inside += begun is not None
-        found, seconds, said = judge(way, project, state, begun[1] if begun else {})
+        found, seconds, said = judge(project, state, begun[1] if begun else {})
         harm += [f"kill {done}, {begun}: {line}" for line in found]
         slowest = max(slowest, seconds)
         told += bool(said)
@@ -135,19 +132,18 @@ def kill_often(
             forward += 1
         if found:  # start again from nothing
             subprocess.run(["rm", "-rf", os.path.join(project, ".agents")], check=True)
-            state = dict.fromkeys(SKILLS, 0)
+            state = dict.fromkeys(SKILLS, "")
     return Tally(done, inside, acknowledged, forward, told, slowest, harm)
 
 
 def judge(
-    way: str, project: str, state: works.Changes, begun: works.Changes
+    project: str, state: works.Changes, begun: works.Changes
 ) -> tuple[list[str], float, list[str]]:
     """The harm, the seconds and the messages of the recovery; updates `state`."""
-    means = works.ways()[way]
-    scope = means.scope(project)
+    scope = commands.scope_of(project)
     legal = {
         skill: {
-            means.digest(skill, version): version
+            commands.digest_of(skill, version): version
             for version in (now, *([begun[skill]] if skill in begun else []))
         }
         for skill, now in state.items()
@@ -162,7 +158,7 @@ def judge(
     except SatchelError as exc:
         return [*harm, exc.message], 0.0, []
     began = time.perf_counter()
-    said = [repair.text for repair in recover(scope)]
+    said = recover(scope)
     seconds = time.perf_counter() - began
     lock = read_lock(scope.lock)
     for skill in state:
@@ -171,7 +167,7 @@ def judge(
             harm.append(f"`{skill}` is not what was acknowledged")
             continue
         state[skill] = legal[skill][found]
-        if (lock[skill].tree if skill in lock else "") != means.locked(skill, state[skill]):
+        if (lock[skill].tree if skill in lock else "") != commands.locked(skill, state[skill]):
             harm.append(f"`{skill}` is not what is locked")
     moved = {state[skill] == now for skill, now in begun.items()}
     if len(moved) > 1 and not harm:
@@ -183,7 +179,7 @@ def judge(
         else set()
     ):
         harm.append(f"{sorted(extra)} came from nowhere")
-    return harm + means.look(project, state), seconds, said
+    return harm + commands.look(project, state), seconds, said
 
 
 def left_over(scope: Scope) -> list[str]:

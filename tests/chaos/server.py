@@ -5,8 +5,8 @@
 Starting Python takes longer than an operation; a kill should hit the operation. So everything is
 imported once, here. Jobs come as JSON lines over a socket:
 
-    {"job": "loop", "way", "project", "state", "seed", "version"}   operations until killed
-    {"job": "once", "way", "project", "op", "changes"}              one, when told to go
+    {"job": "loop", "project", "state", "seed", "version"}   operations until killed
+    {"job": "once", "project", "op", "changes"}              one, when told to go
 
 A child says what it begins and what is acknowledged over the same socket. It never uses `write`
 for that: a fault injected into `write` must hit the work, not the report.
@@ -60,21 +60,17 @@ def main() -> None:
 def _warm_up() -> None:
     """Import whatever the work imports, so that no child does."""
     with tempfile.TemporaryDirectory() as project:
-        for op, version in (("add", 1), ("update", 2), ("remove", 0), ("undo", 0)):
-            works.transactions(project, op, "warm", version)
-    with tempfile.TemporaryDirectory() as project:
         commands.rehearse(project)
 
 
 def _work(job: dict[str, Any], wire: socket.socket, gate: socket.socket) -> int:
-    way = works.ways()[job["way"]]
     project = job["project"]
     if job["job"] == "once":
         ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # strace may attach
     gate.recv(2)
     if job["job"] == "once":
         try:
-            way.do(project, job["op"], job["changes"])
+            commands.do(project, job["op"], job["changes"])
         except SatchelError as exc:
             report = [type(exc).__name__, exc.message, exc.hint, exc.exit_code]
             wire.send(works.dump({"error": report}))
@@ -85,10 +81,10 @@ def _work(job: dict[str, Any], wire: socket.socket, gate: socket.socket) -> int:
     state, version = dict(job["state"]), job["version"]
     while True:
         version += 1
-        op, changes = way.choose(chance, state, version)
-        way.ready(project, op, changes)
+        op, changes = commands.choose(chance, state, version)
+        commands.ready(project, op, changes)
         wire.send(works.dump({"begin": [op, changes, version]}))
-        way.do(project, op, changes)
+        commands.do(project, op, changes)
         state.update(changes)
         wire.send(works.dump({"done": [op, changes]}))
 

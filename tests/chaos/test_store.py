@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from chaos.crowd import gather
-from chaos.faults import COMMANDS, OPERATIONS, Bench
+from chaos.faults import OPERATIONS, Bench
 from chaos.killing import Server, kill_often
 from sizes import sample, sized
 
@@ -35,9 +35,8 @@ def disturbed(bench, operation, faults):
     return ends
 
 
-@pytest.mark.parametrize("way", ["store", "transactions"])
-def test_kills_at_random_moments(server, tmp_path, way):
-    tally = kill_often(server, str(tmp_path), KILLS, way=way)
+def test_kills_at_random_moments(server, tmp_path):
+    tally = kill_often(server, str(tmp_path), KILLS)
     assert tally.harm == []
     assert tally.kills == KILLS
     assert tally.inside > KILLS / 2, "the kills hit operations"
@@ -46,13 +45,7 @@ def test_kills_at_random_moments(server, tmp_path, way):
     assert tally.told > 0
 
 
-def test_writing_in_place_fails_the_same_test(server, tmp_path):
-    """The negative control: a test that cannot fail shows nothing."""
-    tally = kill_often(server, str(tmp_path), 60, way="in_place", enough=1)
-    assert tally.harm
-
-
-@pytest.mark.parametrize("operation", [OPERATIONS[0], COMMANDS[2]], ids=lambda one: one.title)
+@pytest.mark.parametrize("operation", [OPERATIONS[0], OPERATIONS[2]], ids=lambda one: one.title)
 def test_a_kill_at_every_call_that_changes_something(server, tmp_path, operation):
     bench = Bench(server, str(tmp_path))
     ends = disturbed(bench, operation, bench.kills(operation))
@@ -64,13 +57,12 @@ def test_an_error_that_lasts(server, tmp_path):
     disturbed(bench, OPERATIONS[2], bench.outages(OPERATIONS[2]))
 
 
-@pytest.mark.parametrize("operation", [OPERATIONS[0], COMMANDS[1]], ids=lambda one: one.title)
+@pytest.mark.parametrize("operation", [OPERATIONS[0], OPERATIONS[1]], ids=lambda one: one.title)
 def test_an_error_at_every_call_that_changes_something_and_at_some_others(
     server, tmp_path, operation
 ):
     bench = Bench(server, str(tmp_path))
-    every = 8 if operation in COMMANDS else 4
-    ends = disturbed(bench, operation, bench.failures(operation, every=every, others=60))
+    ends = disturbed(bench, operation, bench.failures(operation, every=8, others=60))
     # Some errors do no harm at all: what cannot be tidied up now is tidied up later.
     assert ends["failed"] > ends["done"] / 4, ends
 

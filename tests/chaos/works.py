@@ -1,21 +1,15 @@
-"""What is done to skills while things go wrong: the ways of writing, and the skills themselves.
-
-A way does an operation and returns when the change is acknowledged. `store` (`commands.py`) is what
-the commands do. `transactions` is the part of it that moves folders, quicker and without scan and
-trust. `in_place` is how it must not be done, and is there to show that the checks can fail.
-"""
+"""Skills to change while things go wrong, and bare transactions, without scan and trust."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import shutil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from satchel.errors import Conflict
-from satchel.library.lockfile import LockedSource, LockEntry, read_lock, render_lock
-from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree
+from satchel.library.lockfile import LockedSource, LockEntry
+from satchel.skill.file_tree import MemoryTree, hash_tree
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.journal import SkillChange
 from satchel.store.staging import StagingFolder
@@ -25,8 +19,6 @@ from satchel.store.undo import undo
 from satchel.store.workdir import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from satchel.library.lockfile import Lock
     from satchel.skill.file_tree import TreeDigest
 
@@ -82,7 +74,7 @@ def present(scope: Scope, skill: str) -> str:
 
 
 def transactions(project: str, op: str, skill: str, version: int) -> None:
-    """Satchel's own way."""
+    """Move the folders of a skill as the store does."""
     scope = scope_of(project)
     if op == "undo":
         undo(scope)
@@ -111,87 +103,8 @@ def transactions(project: str, op: str, skill: str, version: int) -> None:
         commit(scope, PendingChange(op, skill, [change], relock, bases), here)
 
 
-def in_place(project: str, op: str, skill: str, version: int) -> None:
-    """As many tools do it: over the old files, then the lockfile. The negative control."""
-    scope = scope_of(project)
-    target = scope.target(skill)
-    lock = read_lock(scope.lock)
-    if op == "remove":
-        shutil.rmtree(target)
-        lock.pop(skill, None)
-    else:
-        found = seal_of(skill, version)
-        for path in set(_files(target)) - set(found.files):
-            os.unlink(os.path.join(target, path))
-        for path, data in content(skill, version).items():
-            full = os.path.join(target, path)
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(full, 0o755 if path == SCRIPT else 0o644)
-        lock[skill] = entry_of(skill, found)
-    with open(scope.lock, "wb") as stream:
-        stream.write(render_lock(lock))
-        os.fsync(stream.fileno())
-
-
-def _files(folder: str) -> list[str]:
-    return [file.path for file in FolderTree(folder).files] if os.path.isdir(folder) else []
-
-
 Changes = dict[str, Any]
-"""Skill -> the version that it will have, 0 for none. What a version is, the way knows."""
-
-
-class Way(NamedTuple):
-    """One way of writing."""
-
-    do: Callable[[str, str, Changes], None]
-    """Project, operation, changes: returns when they are acknowledged."""
-    choose: Callable[[random.Random, Changes, int], tuple[str, Changes]]
-    """What to do next, for what there is now."""
-    digest: Callable[[str, Any], str]
-    """Of a skill's version; empty of no version."""
-    locked: Callable[[str, Any], str]
-    """The digest in the lockfile."""
-    scope: Callable[[str], Scope]
-    ready: Callable[[str, str, Changes], None] = lambda _project, _op, _changes: None
-    """Put what an operation needs in its place, such as the source; not part of the operation."""
-    look: Callable[[str, Changes], list[str]] = lambda _project, _state: []
-    """What else is wrong, when everything should be in order."""
-
-
-def choose(chance: random.Random, state: Changes, version: int) -> tuple[str, Changes]:
-    """What to do next."""
-    op = chance.choice(OPS)
-    there = [skill for skill, now in sorted(state.items()) if now]
-    absent = [skill for skill, now in sorted(state.items()) if not now]
-    if op in ("add", "import") and absent:
-        return op, {chance.choice(absent): version}
-    if op == "remove" and len(there) > 1:
-        return op, {chance.choice(there): 0}
-    return ("update", {chance.choice(there): version}) if there else ("add", {absent[0]: version})
-
-
-def _one(do: Callable[[str, str, str, int], None]) -> Callable[[str, str, Changes], None]:
-    def run(project: str, op: str, changes: Changes) -> None:
-        for skill, version in changes.items():
-            do(project, op, skill, version)
-
-    return run
-
-
-def ways() -> dict[str, Way]:
-    """All of them, by name."""
-    from chaos import commands
-
-    return {
-        "store": commands.WAY,
-        "transactions": Way(_one(transactions), choose, digest_of, digest_of, scope_of),
-        "in_place": Way(_one(in_place), choose, digest_of, digest_of, scope_of),
-    }
+"""Skill -> the version that it will have; empty for none."""
 
 
 def dump(value: object) -> bytes:

@@ -38,27 +38,20 @@ def test_from_nothing_to_a_tool_that_is_done(empty):
     assert (states["answers"], states["go-builds"]) == ("pass", "skip")
     tested = empty.run("test", "word-count")
     assert tested.status == 0, tested.out
-    assert tested.err.endswith("12 passed, 0 failed\n")
+    assert tested.err.endswith("7 passed, 0 failed\n")
 
 
 @pytest.mark.req("E11")
-def test_new_writes_where_it_is_told(empty, tmp_path):
-    words = ("new", "Style Check", "--into", str(tmp_path / "mine"), "--json")
-    done = empty.run(*words, SATCHEL_LANG="zh")
-    record = json.loads(done.out)
-    assert record["path"] == str(tmp_path / "mine/style-check")
+def test_new_speaks_chinese_and_takes_no_name_twice(empty):
+    record = json.loads(empty.run("new", "Style Check", "--json", SATCHEL_LANG="zh").out)
+    assert record["path"] == str(empty.project / ".agents/skills/style-check")
     assert record["files"] == ["SKILL.md", "evals/triggers.yaml", "references/checklist.md"]
-    assert "审阅" in (tmp_path / "mine/style-check/SKILL.md").read_text(encoding="utf-8")
-    assert empty.run("list").out.count("style-check") == 0
-    again = empty.run("new", "style-check", "--into", str(tmp_path / "mine"))
-    assert again.status == 2
-    assert "exists already" in again.err
+    text = (empty.project / ".agents/skills/style-check/SKILL.md").read_text(encoding="utf-8")
+    assert "审阅" in text
     assert empty.run("new", "x", "--kind", "cobol").status == 2
-    first = empty.run("new", "mine")
-    assert first.status == 0
-    assert empty.run("new", "mine").status == 2
-    assert "mine" in empty.run("list").out
-    assert empty.run("check", "mine").status == 0
+    assert empty.run("new", "style-check").status == 2
+    assert "style-check" in empty.run("list").out
+    assert empty.run("check", "style-check").status == 0
 
 
 @pytest.mark.req("E9")
@@ -79,30 +72,6 @@ def test_check_says_what_is_open_and_how_to_tick_it(empty):
         "description-verb"
     ]
     assert all(box["message"] for box in record["boxes"] if box["state"] == "skip")
-
-
-@pytest.mark.req("E9")
-def test_check_shows_what_failed(empty):
-    empty.run("new", "word-count", "--kind", "python")
-    done = empty.run("check", "word-count")
-    assert done.out.count("\n") == 1
-    assert " passed, 0 failed\n" in done.err
-    _edit(empty, "word-count/skill.yaml", 'default: ""', 'default: "')
-    broken = empty.run("check", "word-count")
-    assert broken.status == 1
-    assert broken.out.count("✗ error") == 1
-    assert "0 passed, 1 failed" in broken.err
-
-
-@pytest.mark.req("E9")
-def test_what_cannot_be_run_here_is_not_done(empty):
-    needs("bwrap")
-    empty.run("new", "word-count", "--kind", "python")
-    for text in ('"to be or not to be"', '"roses are red\\nviolets are blue\\n"'):
-        _edit(empty, "word-count/skill.yaml", f"text: {text}", "path: data/sales.txt")
-    done = empty.run("check", "word-count", "--run")
-    assert done.status == 8, done.out
-    assert "not run: needs data/sales.txt" in done.out
 
 
 def test_a_skill_yml_is_seen_and_named(empty):
@@ -127,19 +96,6 @@ def test_strict_counts_warnings(empty):
     assert done.status == 0
     assert "▲ warning skill-name" in done.out
     assert empty.run("check", ".agents/skills/words", "--strict").status == 1
-
-
-@pytest.mark.req("E9")
-def test_fix_shows_a_diff_and_mends(empty):
-    empty.run("new", "word-count", "--kind", "python")
-    _edit(empty, "word-count/skill.yaml", "name: word_count_count", "name: count")
-    done = empty.run("check", ".agents/skills/word-count", "--fix")
-    assert done.status == 0, done.out
-    assert "-name: count\n+name: word_count_count\n" in done.err
-    assert "Fixed: name-prefix" in done.err
-    text = (empty.project / ".agents/skills/word-count/skill.yaml").read_text()
-    assert "name: word_count_count\n" in text
-    assert "No automatic fixes available" in empty.run("check", "word-count", "--fix").err
 
 
 def test_check_looks_at_everything_of_the_project(empty):
@@ -186,7 +142,8 @@ def test_try_exits_by_what_came_of_it(empty):
 
 
 def test_a_strangers_tool_is_not_run(empty):
-    empty.run("new", "word-count", "--kind", "python", "--into", str(empty.project / "skills"))
+    empty.run("new", "word-count", "--kind", "python")
+    (empty.project / ".agents/skills").rename(empty.project / "skills")
     tried = empty.run("try", "word-count", "--arg", "text=a")
     assert tried.status == 4
     tested = empty.run("test", "word-count")
@@ -217,18 +174,6 @@ def test_an_example_without_its_file_makes_a_test_incomplete(empty):
 
 
 # --- the specification ----------------------------------------------------------------------------
-
-
-def test_validate_checks_what_it_is_pointed_at(terminal):
-    every = json.loads(terminal.run("check", "--spec", "--json").out)
-    assert len(every) == 7
-    assert [row["ok"] for row in every].count(False) == 1
-    folder = json.loads(terminal.run("check", "--spec", "skills", "--json").out)
-    assert len(folder) == 3
-    one = json.loads(
-        terminal.run("check", "--spec", ".agents/skills/fix-yaml/SKILL.md", "--json").out
-    )
-    assert [problem["code"] for problem in one[0]["problems"]] == ["repaired-value"]
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,6 @@ def test_what_is_done_is_not_told_as_if_it_ran(people):
 # --- lists --------------------------------------------------------------------------------
 
 
-def test_a_state_that_no_goal_has_is_named(people):
-    people.run("goal", "run", "ask.yaml", "--id", "p")
-    done = people.run("goal", "list", "--state", "failed", "--state", "done")
-    assert (done.status, done.err) == (0, "No goals\n")
-    assert people.run("goal", "list", "--state", "asking").err == ""
-
-
 def test_recorded_words_are_told_in_the_readers_language(people):
     people.run("goal", "run", "ask.yaml", "--id", "q")
     people.run("goal", "answer", "q", "--no")

@@ -184,18 +184,6 @@ def test_what_is_wrong_is_told_with_what_to_do(people, words, status, message, h
     assert hint in told
 
 
-def test_steps_that_go_to_another_provider_are_told_before(weekly):
-    (weekly.terminal.project / "p.yaml").write_text(
-        "goal: g\nsteps:\n- {id: ask, action_type: human, prompt: May I?}\n"
-        "- {id: mine, needs: [ask], prompt: x}\n"
-        "- {id: theirs, needs: [ask], prompt: x, model: 'openai:gpt-5'}\n"
-    )
-    done = weekly("goal", "run", "p.yaml", "--id", "p")
-    assert done.status == 8
-    assert done.err.startswith("The plan sends these steps to `openai:gpt-5`: theirs\n")
-    assert weekly.server.requests == []
-
-
 def test_what_strangers_wrote_commands_no_terminal_through_a_pipe(people):
     (people.project / "esc.yaml").write_text(
         'goal: g\nsteps:\n- {id: ask, action_type: human, prompt: "\\e[2J ok?"}\n'
@@ -273,25 +261,6 @@ def test_a_plan_and_a_goal_are_drawn(people):
     people.run("goal", "run", "people.yaml", "--id", "ask")
     whole = json.loads(people.run("goal", "show", "ask", "--graph", "--json").out)
     assert (whole["format"], whole["path"]) == ("svg", None)
-
-
-def test_a_plan_is_shown(people):
-    shown = people.run("goal", "show", "people.yaml")
-    assert (shown.status, shown.err) == (0, "")
-    steps = json.loads(people.run("goal", "show", "people.yaml", "--json").out)["plan"]["steps"]
-    rows = shown.out.splitlines()[1:]
-    assert [row.split()[1] for row in rows] == [step["id"] for step in steps]
-
-
-def test_a_drawing_is_called_what_it_is(people):
-    done = people.run("goal", "show", "people.yaml", "--graph", "people.png")
-    assert (done.status, "`--graph` needs a value such as `FILE.svg`" in done.err) == (2, True)
-    assert not (people.project / "people.png").exists()
-
-
-def test_a_slip_in_a_name_is_told(people):
-    people.run("goal", "run", "people.yaml", "--id", "week-46")
-    assert "Did you mean `week-46`?" in people.run("goal", "show", "wek-46").err
 
 
 # --- settings and workers -----------------------------------------------------------------

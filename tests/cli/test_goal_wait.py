@@ -59,20 +59,6 @@ def test_ctrl_c_at_the_question_ends_at_once(place, engine, term):
         assert typing.ends() == 0
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_ctrl_c_many_times_leaves_no_traceback(place, engine):
-    with typed(place, "goal", "run", "ask.yaml", "--id", "c", "--engine", engine) as typing:
-        typing.sees("write your answer: ")
-        for _ in range(6):
-            if typing.program.poll() is None:
-                typing.type("\x03")
-            time.sleep(0.05)
-        assert typing.ends(6) == 130
-    assert "Traceback" not in typing.text
-    assert "Exception" not in typing.text
-    assert typing.text.count("write your answer") == 1
-
-
 def test_who_only_follows_is_told_that_workers_go_on(place):
     with Postgres(fsync=False) as postgres:
         known = {"SATCHEL_ENGINE": f"dbos:{postgres.database()}"}

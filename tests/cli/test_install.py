@@ -8,7 +8,6 @@ import zipfile
 
 import pytest
 
-from cli.conftest import Run
 from satchel.cli import main
 from satchel.errors import Refused
 from satchel.library import TrustStore
@@ -51,10 +50,6 @@ def edit(shop):
     path.write_text(path.read_text().replace("1. Run", "1. First run"))
 
 
-def locked(shop):
-    assert shop.run("verify", "--accept", "--yes").status == 0
-
-
 def clash(shop):
     newer(shop)
     path = shop.project / ".agents/skills/greet/SKILL.md"
@@ -88,12 +83,7 @@ RUNS = {
     "store-import-blocked": (("install", "inbox/helper"), None),
     "store-import-risk": (("install", "inbox/helper", "--accept-risk", "a test", "--yes"), None),
     "store-update": (("update", "--yes"), newer),
-    "store-update-merged": (
-        ("update", "greet", "--yes"),
-        lambda shop: (newer(shop), edit(shop), locked(shop)),
-    ),
-    "store-update-edited": (("update", "--yes"), lambda shop: (newer(shop), edit(shop))),
-    "store-update-conflict": (("update", "greet"), clash),
+    "store-update-edited": (("update", "greet"), clash),
     "store-remove-nobody": (("remove", "greet"), None),
     "store-remove": (("remove", "greet", "--yes"), None),
     "store-rename": (("rename", "greet", "welcome"), None),
@@ -118,7 +108,7 @@ def test_the_whole_run(shop, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["store-import", "store-update-merged", "store-import-blocked", "store-verify-modified"]
+    "name", ["store-import", "store-update-edited", "store-import-blocked", "store-verify-modified"]
 )
 def test_the_whole_run_in_chinese(shop, name):
     words, before = RUNS[name]
@@ -145,36 +135,20 @@ def test_scripts_get_json(shop):
     ] == "import"
 
 
-def test_what_was_made_is_told_though_it_could_not_be_trusted(empty, monkeypatch, capsys):
+def test_a_change_that_could_not_be_trusted_is_said_to_be_made(empty, monkeypatch, capsys):
     for name, value in empty.env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(empty.project)
 
-    def inside(*words: str) -> Run:
-        return Run(words, main.run(list(words)), *capsys.readouterr())
-
     def full(*_given, **_named):
         raise Refused("the book is full", "Make room")
 
-    assert inside("new", "--kind", "minimal", "first").status == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(TrustStore, "trust", full)
-        patch.setattr(TrustStore, "suspend", full)
-        added = inside("new", "--kind", "minimal", "second", "--json")
-        told = json.loads(added.out)
-        assert told["done"] == ["second"]
-        assert told["error"]["message"] == "The change was made, but: the book is full"
-        undone = inside("undo")
-        assert "Undone: adding `second`" in undone.err
-        assert "The change was made, but: the book is full" in undone.err
-        written = inside("new", "third", "--json")
-        assert json.loads(written.out)["path"].endswith("/.agents/skills/third")
-        assert "The change was made, but: the book is full" in written.err
-        assert {one.status for one in (added, undone, written)} == {Refused.exit_code}
-    told = json.loads(inside("undo", "--json").out)
-    assert told["skills"] == ["third"]
-    assert "error" not in told
-    assert told["notes"] == told["repaired"] == told["trouble"] == []
+    monkeypatch.setattr(TrustStore, "trust", full)
+    assert main.run(["new", "--kind", "minimal", "second", "--json"]) == Refused.exit_code
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"]["message"] == "The change was made, but: the book is full"
+    assert "done" not in told
+    assert (empty.project / ".agents/skills/second/SKILL.md").exists()
 
 
 @pytest.mark.req("B8")
@@ -328,9 +302,9 @@ def test_an_update_that_skips_skills_names_them(shop):
 
 
 def test_rebuilding_a_lockfile_asks_before_entries_are_lost(shop):
+    assert "Nothing to do" in shop.run("verify", "--rebuild").err
     path = shop.project / ".agents/satchel.lock"
     path.write_text("no lockfile")
-    shutil.rmtree(shop.project / ".agents/.satchel/history/1")
     done = shop.run("verify", "--rebuild")
     assert done.status == 4
     assert "`greet`" in done.err
@@ -351,3 +325,17 @@ def test_several_sources_and_a_locked_skill_by_name(shop):
 def test_remove_suggests_a_similar_name(shop):
     done = shop.run("remove", "gret", "--yes")
     assert (done.status, "Did you mean `greet`?" in done.err) == (3, True)
+
+
+def test_an_address_is_not_a_name(shop):
+    done = shop.run("new", "https://example.com/skills.git", "--kind", "minimal")
+    assert done.status == 2
+    assert "hint: Run `satchel install https://example.com/skills.git`" in done.err
+
+
+def test_a_name_that_a_source_lacks_is_answered_with_some_and_a_count(shop):
+    for number in range(20):
+        shop.skill(f"many/part-{number:02}", SKILL.replace("meeting-notes", f"part-{number:02}"))
+    done = shop.run("install", "many", "--skill", "typo", COLUMNS="")
+    assert done.status == 3
+    assert "`part-11` and 8 more?" in done.err

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from satchel.cli.console import width_of
 from sizes import sample
 
 TRICK = (
@@ -61,12 +60,12 @@ def test_a_pipe_gets_whole_descriptions(terminal):
 @pytest.mark.parametrize(
     "words",
     sample(
-    [("list",), ("list", "--json"), ("why", "trick"), ("show", "trick"),
+    [("list", "--all"), ("list", "--json"), ("why", "trick"), ("show", "trick"),
      ("show", "trick", "--as-model"), ("catalogue",), ("doctor",),
      ("search", "nice"), ("check", "--spec"), ("search", "nice", "--explain"),
-     ("search", "nice", "--block"),
      ("why", "trick", "--goal", "nice"),
-     ("show", "trick", "--file", "SKILL.md"), ("agents", "--all")],
+     ("show", "trick", "--file", "SKILL.md"), ("agents", "--all"), ("list", "--locations"),
+     ("verify",), ("check", "--overlap"), ("tools",)],
         one_of=3,
     ),
     ids=" ".join,
@@ -74,6 +73,7 @@ def test_a_pipe_gets_whole_descriptions(terminal):
 def test_a_skill_cannot_command_the_terminal(empty, words):
     place = ".claude/skills" if words[0] == "agents" else "skills"
     empty.skill(f"{place}/trick", TRICK)
+    empty.skill(f"{place}/dir\x1b[31mx", TRICK.replace("name: trick", 'name: "ev\\e[31mil"'))
     empty.trust(place)
     seen = empty.on_a_terminal(*words, NO_COLOR="1")
     assert "Traceback" not in seen
@@ -90,25 +90,3 @@ def test_colours_mean_something_and_are_only_for_terminals(terminal):
     assert "\x1b" not in terminal.run("list", "--all", NO_COLOR="").out
     assert "\x1b[32m●" in terminal.run("--color", "list").out
     assert "\x1b" not in terminal.on_a_terminal("list", "--no-color", answer="n\r", NO_COLOR="")
-
-
-def test_the_width_of_the_terminal_is_kept(terminal):
-    for columns in (40, 60, 100):
-        out = terminal.run("list", "--all", COLUMNS=str(columns)).out
-        assert max(width_of(line) for line in out.splitlines()) <= columns
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["list --all", "agents --all", "doctor --all", "locations", "search things", "why evil2",
-     "show evil2", "mcp check", "verify", "overlap", "tools"],
-)  # fmt: skip
-def test_no_name_of_a_skill_commands_the_terminal(empty, words):
-    text = '---\nname: "ev\\e[31mil"\ndescription: "Does \\e[2J things"\n---\nHi\n'
-    for folder in ("skills/evil2", ".claude/skills/dir\x1b[31mx"):
-        place = empty.project / folder
-        place.mkdir(parents=True)
-        (place / "SKILL.md").write_text(text, encoding="utf-8")
-    done = empty.run(*words.split())
-    assert "\x1b" not in done.out + done.err
-    assert done.status != 70

@@ -65,29 +65,6 @@ def test_the_version_imports_next_to_nothing(empty):
     assert empty.run("--no-color", "--version").out == f"satchel {__version__}\n"
 
 
-def test_a_command_waits_for_no_other(empty):
-    code = (
-        "import sys; from satchel.cli.main import run; "
-        "run(['list', '--locations']); print(*sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=empty.project,
-        env=empty.env(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = set(done.stdout.split())
-    assert "satchel.cli.commands.list_skills" in loaded
-    assert not loaded & {
-        "satchel.cli.commands.why",
-        "satchel.cli.commands.show",
-        "yaml",
-        "json",
-    }
-
-
 @pytest.mark.parametrize("options", [(), ("--all",), ("--json",), ("--all", "--json")])
 def test_both_lanes_print_the_same(terminal, options):
     fast = terminal.run("list", *options)
@@ -214,9 +191,3 @@ def test_a_terminal_that_knows_only_ascii_gets_every_word(terminal):
     assert done.status == 0
     assert "code-review" in done.out
     assert done.out.isascii()
-
-
-@pytest.mark.parametrize("words", [("show", "nope"), ("list", "--bogus")])
-def test_errors_are_coloured_as_the_option_says(empty, words):
-    assert "\x1b[" in empty.run(*words, "--color").err
-    assert "\x1b[" not in empty.run(*words, "--no-color").err

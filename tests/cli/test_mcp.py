@@ -1,4 +1,4 @@
-"""The commands `mcp serve` and `mcp list --check`, and usage errors of `mcp`."""
+"""The command `mcp serve`, and usage errors of `mcp`."""
 
 from __future__ import annotations
 
@@ -70,37 +70,11 @@ def test_a_short_option_is_help_too(terminal, words):
     assert done.out == terminal.run(*words.split(), "--help").out
 
 
-def test_what_no_client_sees_is_said(terminal):
-    def skill(name, more=""):
-        folder = terminal.project / ".agents" / "skills" / name
-        folder.mkdir(parents=True)
-        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: x\n{more}---\n# x\n")
-
-    skill("waits-here")
-    done = terminal.run("mcp", "list", "--check", SATCHEL_TRUST="ask")
-    assert "○ waits-here: untrusted" in done.out
-    assert "not trusted yet: run `satchel trust`" in done.err.splitlines()[-1]
-    skill("by-hand", "disable-model-invocation: true\n")
-    skill("left-out")
-    done = terminal.run("mcp", "list", "--check", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out")
-    assert "○ by-hand: for people only" in done.out
-    assert "○ left-out: excluded" in done.out
-    told = terminal.run(
-        "mcp", "list", "--check", "--json", SATCHEL_TRUST="all", SATCHEL_EXCLUDE="left-out"
-    )
-    kinds = {one["kind"] for one in json.loads(told.out)["kept_back"]}
-    assert kinds == {"people-only", "excluded"}
+def test_the_number_of_untrusted_skills_is_said(terminal):
+    terminal.skill("skills/untrusted", "---\nname: untrusted\ndescription: x\n---\nx\n")
     for words in (("install", "cursor", "--dry-run"), ("serve",)):
         done = terminal.run("mcp", *words, SATCHEL_TRUST="ask", stdin="")
         assert "not trusted yet: run `satchel trust`" in done.err, words
-
-
-def test_tool_skills_are_counted_too(terminal):
-    before = json.loads(terminal.run("mcp", "list", "--check", "--json").out)
-    assert terminal.run("new", "word-count", "--kind", "python").status == 0
-    done = terminal.run("mcp", "list", "--check")
-    assert "● word-count  1 tool\n" in done.out
-    assert f"{len(before['served']) + 1} passed" in done.err
 
 
 def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
@@ -108,7 +82,7 @@ def test_other_servers_are_not_asked_for_what_is_handed_on(terminal):
     mark = terminal.home / "asked"
     program = [sys.executable, "-c", f"open({str(mark)!r}, 'w').close()"]
     servers = json.dumps({"own": {"command": program}})
-    done = terminal.run("mcp", "list", "--check", SATCHEL_SERVERS=servers, SATCHEL_TRUST="all")
+    done = terminal.run("mcp", "serve", SATCHEL_SERVERS=servers, SATCHEL_TRUST="all")
     assert "Skills of other servers are not served" in done.err
     assert not mark.exists()
     terminal.run("list", SATCHEL_SERVERS=servers)

@@ -42,9 +42,7 @@ def skills(empty):
         (("nothing",), 3),
         ((), 2),
         (("good", "--all"), 2),
-        (("good", "--allow", "none.toml"), 3),
-        (("--explain", "fetch-and-run"), 0),
-        (("--explain", "fetch-and-rum"), 3),
+        (("good", "--ignore", "fetch-and-rum"), 3),
     ],
 )
 def test_scan_exits_by_what_it_found(skills, words, status):
@@ -77,29 +75,11 @@ def test_scan_prints_json(skills):
     assert bad["inventory"]["hosts"] == ["203.0.113.7"]
 
 
-def test_an_allow_list_of_the_project_is_shown_and_unblocks_nothing(skills):
-    row = '[[allow]]\nrule = "{}"\nreason = "our own"\nexpires = 2099-12-31\n'
-    path = skills.project / ".agents/satchel-scan.toml"
-    path.write_text(row.format("fetch-and-run") + row.format("fetch-from-nowhere"))
-    odd = skills.run("scan", "odd", "--strict", COLUMNS="")
-    assert odd.status == 0
-    assert "fetch-and-run in SKILL.md:7 is accepted until 2099-12-31: our own" in odd.out
-    bad = skills.run("scan", "bad", COLUMNS="")
-    assert bad.status == 1
-    assert "A project cannot accept `fetch-from-nowhere` for you" in bad.err
-    chosen = skills.run("scan", "bad", "--allow", ".agents/satchel-scan.toml")
-    assert chosen.status == 0
-
-
-def test_a_skill_cannot_carry_its_own_allow_list(skills):
-    row = '[[allow]]\nrule = "fetch-and-run"\nreason = "trust me"\nexpires = 2099-12-31\n'
-    (skills.project / ".agents/skills/odd/satchel-scan.toml").write_text(row)
-    assert skills.run("scan", "odd", "--strict").status == 1
-
-
-def test_sarif_names_the_rule(skills):
-    (run,) = json.loads(skills.run("scan", "bad", "--sarif").out)["runs"]
-    assert run["results"][0]["ruleId"] == "fetch-from-nowhere"
+def test_an_ignored_rule_does_not_count(skills):
+    done = skills.run("scan", "bad", "odd", "--strict", "--ignore", "fetch-from-nowhere",
+                      "--ignore", "fetch-and-run", "--json")  # fmt: skip
+    assert [row["verdict"] for row in json.loads(done.out)] == ["no findings", "no findings"]
+    assert done.status == 0
 
 
 def test_hostile_evidence_reaches_the_terminal_harmless(empty):

@@ -33,7 +33,6 @@ should_not:
     instead: translation
   - Extract fields of PDF forms
 """
-MISSED = MIXED.replace("instead: translation", "instead: pdf-forms")
 
 
 @pytest.fixture
@@ -66,34 +65,6 @@ def test_whole_runs(name, desk):
         desk.check(f"zh-{name}", desk.run(*words, SATCHEL_LANG="zh"))
 
 
-def test_exit_codes_for_a_pipeline(desk):
-    _prompts(desk, "code-review", MISSED)
-    run = desk.run
-    assert run("test", "--triggers", "code-review").status == 1
-    _prompts(desk, "code-review", GOOD)
-    assert run("test", "--triggers", "code-review").status == 0
-    assert run("test", "--triggers", "translation").status == 3
-    assert run("test", "--triggers", "no-such-skill").status == 3
-    _prompts(desk, "code-review", "shoud: [x]\n")
-    assert run("test", "--triggers", "code-review").status == 5
-
-
-def test_instead_of_nobody_is_a_slip_of_the_file(desk):
-    _prompts(
-        desk,
-        "code-review",
-        "should_not:\n  - Carve marble\n  - {prompt: Wash my car, instead: alfa}\n",
-    )
-    done = desk.run("test", "--triggers", "code-review", COLUMNS="")
-    assert done.status == 5
-    assert "There is no skill `alfa`" in done.err
-    assert "evals/triggers.yaml:3`" in done.err
-    _prompts(desk, "code-review", "should_not: [{prompt: Fill in forms, instead: pdf-form}]\n")
-    assert (
-        "hint: Write `pdf-forms`" in desk.run("test", "--triggers", "code-review", COLUMNS="").err
-    )
-
-
 def test_a_skill_without_a_program_has_prompts_to_run(desk):
     _prompts(desk, "code-review", GOOD)
     done = desk.run("test", "code-review", COLUMNS="")
@@ -109,14 +80,6 @@ def test_json_has_everything(desk):
     told = json.loads(done.out)
     assert (done.status, told["ok"], told["broken"]) == (1, False, [])
     (record,) = told["results"]
-    assert record["path"].endswith("evals/triggers.yaml")
-    assert record["should"] == {"chosen": 1, "missed": 2}
-    assert record["should_not"] == {"quiet": 2, "fired": 0}
-    rows = {row["prompt"]: row for row in record["prompts"]}
-    assert rows["Find bugs and security holes in source code"]["rank"] == 1
-    assert rows["Inspect Haskell"]["line"] == 4
-    assert rows["Fill in PDF forms"]["instead_chosen"] is False
-    assert rows["Fill in PDF forms"]["rivals"][0]["name"] == "pdf-forms"
     assert [row["ok"] for row in record["prompts"]] == [True, False, False, False, True]
 
 
@@ -125,12 +88,7 @@ def test_without_a_name_every_skill_with_prompts_is_tested(desk):
     assert nothing.status == 0
     assert "There are no trigger tests" in nothing.err
     _prompts(desk, "code-review", GOOD)
-    _prompts(
-        desk,
-        "pdf-forms",
-        '[{"query": "Fill in PDF forms", "should_trigger": true}]',
-        "triggers.json",
-    )
+    _prompts(desk, "pdf-forms", "should: [Fill in PDF forms]\n")
     done = desk.run("test", "--triggers", "--json")
     assert done.status == 0, done.out
     assert [one["name"] for one in json.loads(done.out)["results"]] == ["code-review", "pdf-forms"]
@@ -221,15 +179,3 @@ def test_exit_codes_of_overlap(similar):
     assert similar.run("check", "--overlap", "--strict").status == 1
     assert similar.run("check", "--overlap", "code-review", "--strict").status == 0
     assert similar.run("check", "--overlap", "no-such-skill").status == 3
-
-
-def test_json_of_overlap(similar):
-    told = json.loads(similar.run("check", "--overlap", "--json").out)
-    assert (told["skills"], told["ok"], told["more"]) == (5, True, False)
-    (copies,) = told["copies"]
-    assert [one["name"] for one in copies["skills"]] == ["pdf-forms", "pdf-forms-2"]
-    (pair,) = told["pairs"]
-    assert [one["name"] for one in pair["skills"]] == ["code-review", "review-changes"]
-    assert {"bugs", "pull"} <= set(pair["shared"])
-    assert pair["copy"] is False
-    assert json.loads(similar.run("check", "--overlap", "--json", "--strict").out)["ok"] is False

@@ -117,6 +117,22 @@ def test_a_blocked_skill_is_used_only_after_its_risk_was_accepted(terminal):
     assert terminal.run("show", "--as-model", "bad").status == 4
 
 
+def test_many_skills_are_scanned_in_several_processes(empty):
+    for number in range(64):
+        text = f"---\nname: s{number}\ndescription: b\n---\n{number}\n"
+        empty.skill(f"skills/s{number}", text)
+    empty.skill("skills/bad", BAD)
+    (empty.project / "skills/s7/run.py").write_text("print(1)\n")
+    os.symlink("/etc/hostname", empty.project / "skills/s9/host")
+    reply = json.loads(empty.run("trust", "--yes", "--json").out)
+    assert (reply["blocked"], reply["programs"]) == (["skills/bad"], ["skills/s7"])
+    assert [one["code"] for one in reply["problems"]] == ["not-scannable"]
+    assert "s63" in empty.run("list").out
+    assert empty.run("show", "--as-model", "bad").status == 4
+    again = json.loads(empty.run("trust", "--yes", "--json").out)
+    assert (again["trusted"], again["skills"]) == (reply["trusted"], [])
+
+
 def test_what_cannot_be_scanned_is_not_used(terminal):
     terminal.skill("skills/later", "---\nname: later\ndescription: b\n---\nx\n")
     os.symlink("/etc/hostname", terminal.project / "skills/later/host")

@@ -64,7 +64,6 @@ def test_a_chosen_skill_has_nothing_to_mend(terminal):
     told = _chapter(done.out)
     assert told.startswith("● For this request\n  “review this pull request”\n")
     assert "it would be chosen: ranked 1st of 4" in told
-    assert "■" in told
     assert "satchel why code-review --goal" not in told
 
 
@@ -144,8 +143,6 @@ def test_what_beat_it_is_named_with_the_fields(inside):
     assert "it is not chosen: ranked 2nd of 4" in told
     assert "chosen instead: `code-review`" in told
     assert "words and vectors: name has `style-guide`" in told
-    assert "  name          ■·········  0.20  ■■■■■■■■■■  1.60\n" in told
-    assert "  instructions  ··········  0.00  ■■········  0.30\n" in told
     assert "code-review  2.70   name (+1.40), instructions (+0.30)" in told
     assert "missing words: `branch`, `merge`" in told
     steps = told.partition("What to do next\n")[2].splitlines()
@@ -188,17 +185,14 @@ def _remember(terminal, skills, goal, runners_up=()):
 @pytest.mark.req("C7")
 def test_past_choices_are_part_of_the_story(terminal):
     _remember(terminal, ["code-review"], "look at\nmy diff")
-    _remember(terminal, ["code-review", "fix-yaml"], "review " * 20)
-    _remember(terminal, ["fix-yaml"], "mend\x1b[2J the config", ["code-review"])
+    _remember(terminal, ["code-review", "fix-yaml"], "review\x1b[2J " * 20)
+    _remember(terminal, ["fix-yaml"], "mend the config", ["code-review"])
     _remember(terminal, [], "xylophone")
     story = terminal.run("why", "code-review", COLUMNS="").out
     assert "chosen: 2 of 4\n" in story
-    assert "“review review" in story
+    assert "“review␛[2J review" in story
     assert "…”" in story
-    assert "came next for 1\n" in story
-    assert "“mend␛[2J the config” → `fix-yaml`" in story
     never = terminal.run("why", "style-guide").out
     assert "chosen: 0 of 4" in never
     told = json.loads(terminal.run("why", "code-review", "--json").out)["selected"]
-    assert (told["requests"], told["times"], told["runner_up"]) == (4, 2, 1)
-    assert told["instead"] == ["fix-yaml"]
+    assert (told["requests"], told["times"]) == (4, 2)

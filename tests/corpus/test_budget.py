@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from satchel.library import Snapshot
 
 SIZES = sized([10, 1_000, 4_000], [10, 100, 1_000, 10_000, 69_568])
-FORMS = ["xml", "markdown", "json"]
+FORMS = ["xml", "markdown"]
 CHARACTERS = [0, 60, 300, 1_200, 2_500, 12_000, 60_000]
 BUDGETS = [*CHARACTERS, Budget.tokens(3_000), Budget.share(0.02, 200_000)]
 
@@ -107,7 +107,7 @@ import sys
 from satchel.catalogue import build_catalogue
 from satchel.library import Library
 skills = Library([sys.argv[1]]).snapshot().skills
-for form in ("xml", "markdown", "json"):
+for form in ("xml", "markdown", "paths"):
     for budget in (12_000, 1_500):
         print(build_catalogue(skills, budget=budget, form=form).digest)
 """
@@ -118,7 +118,7 @@ for form in ("xml", "markdown", "json"):
 def test_two_processes_write_the_same_bytes(folders, snapshots, size, root):
     here = [
         build_catalogue(snapshots[size].skills, budget=budget, form=form).digest
-        for form in ("xml", "markdown", "json")
+        for form in ("xml", "markdown", "paths")
         for budget in (12_000, 1_500)
     ]
     env = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": os.path.join(root, "src")}

@@ -97,27 +97,6 @@ def test_no_skill_fits_small_talk(goal):
     assert answer.fit < answer.threshold
 
 
-def test_a_match_says_why():
-    (first, *_) = detector_of().detect("check the clauses of a contract", ENGLISH)
-    assert first.name == "contract-review"
-    assert first.detector == "hybrid"
-    assert "name has `contract`" in first.reason
-    assert "description has" in first.reason
-    assert "description: clauses" in first.evidence
-    assert 0 < first.score <= 1
-
-
-def test_an_answer_has_at_most_three_and_names_the_others():
-    many = tuple(
-        skill(f"review-{word}", f"Reviews {word} code for bugs and what {word} people get wrong")
-        for word in ("python", "rust", "java", "swift", "kotlin")
-    )
-    answer = detector_of().look("review my code for bugs", many)
-    assert len(answer.matches) == 3
-    assert len(answer.runners_up) == 2
-    assert detector_of(limit=1).look("review my code for bugs", many).matches[1:] == []
-
-
 def test_near_copies_stand_for_one():
     text = "Reviews contracts for risky clauses, deadlines, liability and payment terms."
     skills = (skill("contract-review", text), skill("contracts", text), skill("legal", text))
@@ -197,17 +176,6 @@ def test_long_instructions_make_nobody_a_second_choice(tmp_path):
     assert "guide" in [match.name for match in answer.runners_up]
 
 
-def test_words_that_say_nothing_are_found_in_a_large_library():
-    many = tuple(skill(f"filler-{number}", "Does this and that.") for number in range(5_100))
-    library = (*many, skill("now-or-never", "Decides whether it is now or never."))
-    detector = detector_of()
-    detector.prepare(library)
-    found = detector.rank("whether never", library, 5)
-    assert found[0].name == "now-or-never"
-    assert found[0].score <= 0.5
-    assert not detector.look("whether never", library)
-
-
 def many(count: int, first: str = "other") -> tuple[Skill, ...]:
     return tuple(
         skill(f"{first}-{at}", f"Handles zebra{at} widgets of the kind {at}.")
@@ -233,19 +201,6 @@ def test_the_old_text_of_a_changed_skill_counts_no_more_while_the_index_catches_
     assert [match.name for match in answer.matches] == ["pages"]
     assert all(match.name[0] != "t" for match in answer.runners_up)
     assert detector.look("bake some bread", kept + after).matches[0].name[0] == "t"
-
-
-@pytest.mark.req("C10")
-def test_new_skills_and_indexed_ones_are_scored_alike(tmp_path, monkeypatch):
-    """A word that all new skills have is rare in the whole library."""
-    kept = (*many(300), *(skill(f"bill-{at}", f"Sends invoices {at}.") for at in range(8)))
-    new = tuple(skill(f"new-{at}", f"Reconciles invoices with ledger{at}.") for at in range(100))
-    detector = detector_of(folder=str(tmp_path))
-    detector.prepare(kept)
-    monkeypatch.setattr(detector._sync, "_work", lambda _skills: None)  # noqa: SLF001
-    answer = detector.look("reconcile invoices", kept + new)
-    assert answer.notes
-    assert {match.name[:4] for match in answer.matches} == {"new-"}
 
 
 REVIEWS = tuple(

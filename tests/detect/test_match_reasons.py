@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from in_memory import skill
-from satchel.detect.match_reasons import LowercaseHeaders, QueryTerms, explain, skills_with_all
+from satchel.detect.match_reasons import HeaderTerms, explain
 from satchel.detect.tokenizer import GoalText
 
 
 def evidence(one, goal: str, **parts: float) -> tuple[str, ...]:
-    return explain(one, LowercaseHeaders().of(one), QueryTerms(GoalText(goal).terms), parts)[1]
+    return explain(one, HeaderTerms().of(one), GoalText(goal).terms, parts)[1]
 
 
 @pytest.mark.parametrize(
@@ -32,19 +32,3 @@ def test_a_word_is_told_once_and_by_its_first_field():
     one = skill("pdf-forms", "Fills in PDF forms.", when_to_use="A form is empty.")
     told = ("name: pdf", "name: forms", "description: fills", "when_to_use: empty")
     assert evidence(one, "fill the empty PDF form") == told
-
-
-def test_all_words_may_stand_in_several_fields():
-    some = [
-        skill("pdf-forms", "Fills in what is empty."),
-        skill("pdf", "Reads."),
-        skill("fill", "A PDF."),
-        skill("refills", "Pdfs."),
-    ]
-
-    def having(goal: str, most: int = 9) -> list[int]:
-        return skills_with_all(LowercaseHeaders(), some, QueryTerms(GoalText(goal).terms), most)
-
-    assert having("fill pdf") == [0, 2]
-    assert having("fill pdf", most=1) == [0]
-    assert having("fill pdf tables") == []

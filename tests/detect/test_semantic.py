@@ -271,26 +271,6 @@ def test_the_same_library_gives_the_same_scores_whatever_was_before(tmp_path):
     assert _legs(alone, "my vehicle is loud", every[::-1]) == there
 
 
-def test_strangers_do_not_take_the_places_of_ones_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_UNKNOWN_KEYS", 0)
-    near = tuple(skill(f"n{number}", "vehicle engine") for number in range(300))
-    own = _many(120)
-    Semantic(Concepts(), str(tmp_path)).prepare((*near, *own))
-    signals, _ = _legs(Semantic(Concepts(), str(tmp_path)), "vehicle", own)
-    assert len(signals["name"].scores) >= 100
-    assert set(signals["name"].scores) <= {one.path for one in own}
-
-
-def test_a_model_that_is_away_takes_no_vectors_with_it(tmp_path):
-    model = Concepts()
-    semantic = Semantic(model, str(tmp_path))
-    semantic.prepare(SKILLS)
-    model.broken = True
-    with pytest.raises(ModelFailed):
-        semantic.prepare(SKILLS, rebuild=True)
-    assert Semantic(model, str(tmp_path))._store.missing([one.path for one in SKILLS]) == []  # noqa: SLF001
-
-
 def test_vectors_that_cannot_be_kept_are_said(tmp_path):
     (tmp_path / "file").write_text("in the way")
     semantic = Semantic(Concepts(), str(tmp_path / "file"))

@@ -32,12 +32,6 @@ def three_skills(folder: str) -> None:
     shutil.copytree(os.path.join(EXAMPLES, "guide"), folder, dirs_exist_ok=True)
 
 
-def broken_skill(folder: str) -> None:
-    """A skill whose description has a colon that YAML does not allow there."""
-    target = os.path.join(folder, "skills", "changelog")
-    shutil.copytree(os.path.join(EXAMPLES, "broken", "changelog"), target, dirs_exist_ok=True)
-
-
 def git(folder: str) -> None:
     """The folder is a git repository."""
     subprocess.run(["git", "init", "--quiet", folder], check=True)
@@ -95,7 +89,6 @@ def weekly_report(folder: str) -> Service:
 
 FIXTURES: dict[str, Callable[[str], Service | None]] = {
     "three-skills": three_skills,
-    "broken-skill": broken_skill,
     "git": git,
     "model": model,
     "notes-model": _follows(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +38,18 @@ def test_every_page_is_in_the_navigation():
     docs = os.path.join(ROOT, "docs")
     found = glob.glob("**/*.md", root_dir=docs, recursive=True)
     assert {path.replace(os.sep, "/") for path in found} == listed
+
+
+@pytest.mark.parametrize(
+    ("archive", "folder"), [("example-project", "guide"), ("weekly-report", "weekly_report")]
+)
+def test_the_archives_for_readers_hold_the_examples(archive, folder, tmp_path):
+    shutil.unpack_archive(os.path.join(ROOT, "docs/assets", f"{archive}.zip"), tmp_path)
+    wanted = _files(os.path.join(ROOT, "examples", folder))
+    assert _files(str(tmp_path / archive)) == wanted
+
+
+def _files(folder: str) -> dict[str, str]:
+    names = glob.glob("**/*.*", root_dir=folder, recursive=True)
+    kept = [name for name in names if not name.startswith("reports") and "__pycache__" not in name]
+    return {name: Path(folder, name).read_text(encoding="utf-8") for name in kept}

@@ -8,11 +8,12 @@ import re
 import pytest
 
 from satchel.library import default_locations
+from satchel.library.locations import source_words
 from satchel.settings import load_settings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROW = re.compile(
-    r"^\| *(?P<number>\d+) \| (?P<place>.+?) \| (?P<source>\w+)"
+    r"^\| *(?P<number>\d+) \| (?P<place>.+?) \| (?P<source>[\w-]+)"
     r" \| (?P<trust>.+?) \| (?P<when>.+) \|$"
 )
 OWN = "*your* `locations`"
@@ -30,7 +31,7 @@ def in_code(project, **settings) -> list[tuple[str, str]]:
     """Place and source of each location, as the page writes them."""
     locations = default_locations(load_settings(str(project), env={}, **settings))
     return [
-        (f"`{item.name}/SKILL.md`" if item.single else f"`{item.name}`", item.source)
+        (f"`{item.name}/SKILL.md`" if item.single else f"`{item.name}`", source_words(item.source))
         for item in locations
     ]
 

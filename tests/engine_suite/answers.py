@@ -11,7 +11,6 @@ from satchel.goals.model import Answer
 
 if TYPE_CHECKING:
     from engine_suite.bench import Bench
-    from satchel.goals.model import Work
 
 
 async def goal_asks_and_goes_on(bench: Bench) -> None:
@@ -63,28 +62,6 @@ async def person_refuses(bench: Bench) -> None:
     assert bench.script(goal).counts() == {}
 
 
-async def two_people_at_once(bench: Bench) -> None:
-    """Two steps ask at the same time; each gets its own answer, in any order."""
-    goal = bench.goal(
-        person("one"),
-        person("two"),
-        work("after-one", prompt="{{steps.one.output}}"),
-        work("after-two", prompt="{{steps.two.output}}"),
-        work("both", prompt="{{steps.one.output}} {{steps.two.output}}"),
-    )
-    report = await bench.run(goal, "asking")
-    states(report, one="asking", two="asking")
-    await bench.engine.answer(goal.id, "two", Answer(value="second"))
-    await bench.in_state(goal, "after-two", "done")
-    states(await bench.finish(goal, "asking"), one="asking", two="done", both="waiting")
-    await bench.engine.answer(goal.id, "one", Answer(value="first"))
-    await bench.finish(goal)
-    prompts = {name: bench.script(goal).work(name).prompt for name in ("after-one", "after-two")}
-    assert prompts == {"after-one": "first", "after-two": "second"}
-    assert bench.script(goal).work("both").prompt == "first second"
-    assert set(bench.script(goal).counts().values()) == {1}
-
-
 async def answers_at_the_same_moment(bench: Bench) -> None:
     """Six simultaneous answers are all recorded."""
     names = [f"ask{number}" for number in range(6)]
@@ -101,19 +78,6 @@ async def answers_at_the_same_moment(bench: Bench) -> None:
     for name in names:
         assert bench.script(goal).work(f"after-{name}").prompt == f"<{name}>"
     assert set(bench.script(goal).counts().values()) == {1}
-
-
-async def one_person_after_another(bench: Bench) -> None:
-    """A goal may ask again after it was answered."""
-    goal = bench.goal(
-        person("one"), work("between", "one"), person("two", "between"), work("end", "two")
-    )
-    await bench.run(goal, "asking")
-    await bench.engine.answer(goal.id, "one", Answer())
-    await bench.answered(goal, "two", Answer())
-    report = await bench.finish(goal)
-    states(report, one="done", between="done", two="done", end="done")
-    assert bench.script(goal).counts() == {"between": 1, "end": 1}
 
 
 async def answer_while_another_branch_runs(bench: Bench) -> None:
@@ -167,16 +131,6 @@ async def two_answers_at_once(bench: Bench) -> None:
     assert [one.prompt for one in bench.script(goal).works("after")] == [heard]
 
 
-async def long_answer(bench: Bench) -> None:
-    """An answer may be long, in any language."""
-    text = "好的。" * 50_000
-    goal = bench.goal(person("ask"), work("after", prompt="{{steps.ask.output}}"))
-    await bench.run(goal, "asking")
-    await bench.engine.answer(goal.id, "ask", Answer(value=text))
-    await bench.finish(goal)
-    assert bench.script(goal).work("after").prompt == text
-
-
 async def cancel_running(bench: Bench) -> None:
     """A step at work is ended, what had ended stays, and nothing more begins."""
     goal = bench.goal(work("a"), work("b", "a"), work("c", "b"), work={"b": holds(Gate())})
@@ -191,36 +145,6 @@ async def cancel_running(bench: Bench) -> None:
     assert script.counts() == {"a": 1, "b": 1}
 
 
-async def cancelled_work_cleans_up(bench: Bench) -> None:
-    """A step that is ended may tidy up first."""
-    tidied: list[str] = []
-
-    async def act(_: Work) -> str:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            await asyncio.sleep(0.05)
-            tidied.append("tidy")
-        return "never"
-
-    goal = bench.goal(work("a"), work={"a": act})
-    await bench.engine.submit(goal)
-    await bench.began(goal, "a")
-    await bench.engine.cancel(goal.id)
-    await bench.finish(goal, "cancelled")
-    await bench.until(lambda: bool(tidied))
-
-
-async def cancel_at_once(bench: Bench) -> None:
-    """A goal that is cancelled right after it was submitted does not run to its end."""
-    goal = bench.goal(work("a"), work("b", "a"), work={"a": holds(Gate())})
-    await bench.engine.submit(goal)
-    await bench.engine.cancel(goal.id)
-    report = await bench.finish(goal, "cancelled")
-    states(report, a="cancelled", b="cancelled")
-    assert bench.script(goal).times("a", "ended") == 0
-
-
 async def cancel_asking(bench: Bench) -> None:
     """A goal that asks can be cancelled, and ends then; an answer comes too late."""
     goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
@@ -232,18 +156,3 @@ async def cancel_asking(bench: Bench) -> None:
     states(report, a="done", ask="cancelled", b="cancelled")
     await refused(Conflict, bench.engine.answer(goal.id, "ask", Answer()))
     assert bench.script(goal).counts() == {"a": 1}
-
-
-async def cancel_spares_others(bench: Bench) -> None:
-    """Only the goal that is named is cancelled."""
-    gate = Gate()
-    one = bench.goal(work("a"), work={"a": holds(gate)})
-    other = bench.goal(work("a"), work={"a": holds(gate)})
-    await bench.engine.submit(one)
-    await bench.engine.submit(other)
-    await bench.began(one, "a")
-    await bench.began(other, "a")
-    await bench.engine.cancel(one.id)
-    await bench.finish(one, "cancelled")
-    gate.open()
-    await bench.finish(other)

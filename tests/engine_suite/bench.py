@@ -90,13 +90,6 @@ class Script:
         found = [(one.kind, one.work.step.id) for one in self.moments]
         return len(found) - 1 - found[::-1].index((kind, step))
 
-    def most_at_once(self) -> int:
-        now = most = 0
-        for one in list(self.moments):
-            now += 1 if one.kind == "began" else -1
-            most = max(most, now)
-        return most
-
     def counts(self) -> dict[str, int]:
         """Step id -> how often it was begun."""
         steps = [one.work.step.id for one in self.moments if one.kind == "began"]
@@ -157,20 +150,16 @@ class Bench:
         """A second engine at the same place."""
         return self.setup.client() if self.setup.client else self.setup.open(self._stage)
 
-    def goal(
-        self, *steps: Step, work: Mapping[str, Act] | None = None, length: int = 0, **fields: Any
-    ) -> Goal:
+    def goal(self, *steps: Step, work: Mapping[str, Act] | None = None, **fields: Any) -> Goal:
         """A goal with a name that no other has.
 
         Args:
             steps: The plan's.
             work: Step id -> what it does; a step that is not in it gives its own name.
-            length: Of its name, at least.
             fields: Further fields of the plan.
         """
         self._count += 1
-        name = f"suite-{self._mark}-{self._count}"
-        goal = Goal(f"{name:_<{length}}", self.plan(*steps, **fields))
+        goal = Goal(f"suite-{self._mark}-{self._count}", self.plan(*steps, **fields))
         self._stage.scripts[goal.id] = Script(dict(work or {}))
         return goal
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from engine_suite.bench import (
-    QUICK,
-    Gate,
-    fails,
-    holds,
-    name_of,
-    person,
-    states,
-    work,
-)
+from engine_suite.bench import Gate, fails, holds, name_of, person, states, work
 from satchel.errors import StepFailed
-from satchel.goals.model import GoalBudget
 
 if TYPE_CHECKING:
     from engine_suite.bench import Bench
-    from satchel.goals.model import Goal, GoalReport, Work
+    from satchel.goals.model import Goal, GoalReport
 
 
 def in_order(bench: Bench, goal: Goal, report: GoalReport) -> None:
@@ -46,53 +35,6 @@ async def plan_of_80(bench: Bench) -> None:
     steps = [work(f"s{n}", *_earlier(n)) for n in range(80)]
     goal = bench.goal(*steps, parallel=16)
     in_order(bench, goal, await bench.run(goal))
-
-
-async def long_names(bench: Bench) -> None:
-    """Names may be as long as they are allowed to be."""
-    one, other = "s" * 64, "s" * 63 + "-"
-    goal = bench.goal(work(one), work(other, one), length=100)
-    in_order(bench, goal, await bench.run(goal))
-    assert (await bench.engine.list(limit=1))[0].id == goal.id
-
-
-async def ten_goals_at_once(bench: Bench) -> None:
-    """Goals do not disturb each other, though their steps have the same names."""
-    goals = [bench.goal(work("a"), work("b", "a"), work("c", "a")) for _ in range(10)]
-    reports = await asyncio.gather(*(bench.run(goal) for goal in goals))
-    for goal, report in zip(goals, reports, strict=True):
-        in_order(bench, goal, report)
-
-
-async def retry_then_success(bench: Bench) -> None:
-    """A step that fails twice and then succeeds is done, with three tries."""
-    goal = bench.goal(work("a"), work("b", "a"), work={"a": fails(2, then="third")})
-    report = await bench.run(goal)
-    assert report.steps["a"].output == "third"
-    assert report.steps["a"].attempts == 3
-    assert [one.attempt for one in bench.script(goal).works("a")] == [1, 2, 3]
-    assert {one.key for one in bench.script(goal).works("a")} == {f"{goal.id}:a:1"}
-    assert bench.script(goal).times("b") == 1
-
-
-async def timeout_per_try(bench: Bench) -> None:
-    """A try that takes too long is ended, and the next one has the whole time again."""
-    goal = bench.goal(
-        work("a", timeout=0.1, retry=QUICK._replace(attempts=2)), work={"a": _hangs(2)}
-    )
-    result = (await bench.run(goal, "failed")).steps["a"]
-    assert bench.script(goal).times("a") == 2
-    assert bench.script(goal).times("a", "cancelled") == 2
-    assert (result.error and result.error.code) == "TIMEOUT"
-
-
-def _hangs(times: int) -> Any:
-    async def act(work: Work) -> str:
-        if work.attempt <= times:
-            await asyncio.sleep(3600)
-        return "in time"
-
-    return act
 
 
 def _broken() -> Exception:
@@ -155,31 +97,3 @@ async def long_error(bench: Bench) -> None:
     assert kept
     assert kept.message.startswith("错 \x00 \x1b x")
     assert len(kept.message) < 100_000
-
-
-async def parallel_cap(bench: Bench) -> None:
-    """With `parallel=3` three steps run at once, never more and not fewer."""
-    gate = Gate()
-    names = [f"s{number}" for number in range(12)]
-    goal = bench.goal(*map(work, names), parallel=3, work={name: holds(gate) for name in names})
-    await bench.engine.submit(goal)
-    await bench.until(lambda: len(bench.script(goal).counts()) >= 3)
-    await asyncio.sleep(0.05)
-    gate.open()
-    await bench.finish(goal)
-    assert bench.script(goal).most_at_once() == 3
-
-
-async def budget_of_time(bench: Bench) -> None:
-    """A step that runs ends when the time is up, and none begins any more."""
-    goal = bench.goal(
-        work("a"),
-        work("b", "a"),
-        work("c", "b"),
-        budget=GoalBudget(seconds=0.1),
-        on_failure="continue",
-        work={"a": holds(Gate())},
-    )
-    report = await bench.run(goal, "failed")
-    states(report, a="failed", b="skipped", c="skipped")
-    assert bench.script(goal).counts() == {"a": 1}

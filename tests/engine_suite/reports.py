@@ -1,4 +1,4 @@
-"""Submission, reports, lists and watching."""
+"""Submission, reports and lists."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING
 
 from engine_suite.bench import (
     Gate,
-    ended_after,
     fails,
     fails_until,
     gives,
     holds,
-    name_of,
     person,
     refused,
     work,
 )
 from satchel.errors import Conflict, InvalidInput, NotFound, SatchelError
-from satchel.goals.model import ENDS, Answer
+from satchel.goals.model import Answer
 
 if TYPE_CHECKING:
     from engine_suite.bench import Bench
-    from satchel.goals.model import StepEvent
 
 
 async def same_plan_again(bench: Bench) -> None:
@@ -38,15 +35,6 @@ async def same_plan_again(bench: Bench) -> None:
     report = await bench.finish(goal)
     late = await bench.engine.submit(goal)
     assert (late.state, late.steps) == ("done", report.steps)
-    assert bench.script(goal).counts() == {"a": 1, "b": 1}
-
-
-async def same_goal_many_times_at_once(bench: Bench) -> None:
-    """Ten who submit the same goal at the same moment get one goal."""
-    goal = bench.goal(work("a"), work("b", "a"))
-    reports = await asyncio.gather(*(bench.engine.submit(goal) for _ in range(10)))
-    assert {report.id for report in reports} == {goal.id}
-    await bench.finish(goal)
     assert bench.script(goal).counts() == {"a": 1, "b": 1}
 
 
@@ -77,7 +65,6 @@ async def unknown_goal(bench: Bench) -> None:
     await refused(NotFound, engine.wait(name, 0.1))
     await refused(NotFound, engine.resume(name))
     await refused(NotFound, engine.cancel(name))
-    await refused(NotFound, _events(bench, name))
     for odd in ("../etc", "a b", "", "名"):
         await refused(SatchelError, engine.report(f"{name}{odd}/x"))
 
@@ -100,16 +87,6 @@ async def report_while_running(bench: Bench) -> None:
         assert report.steps["c"].state == "waiting"
     gate.open()
     await bench.finish(goal)
-
-
-async def reports_agree(bench: Bench) -> None:
-    """`wait`, `report` and a second `wait` return the same report of a goal that is over."""
-    goal = bench.goal(work("a"), work("b", "a"), work={"a": fails(1)})
-    first = await bench.run(goal)
-    assert first.steps["b"].output == name_of(goal.id, "b")
-    ended_after(first, "b")
-    assert await bench.engine.report(goal.id) == first
-    assert await bench.engine.wait(goal.id) == first
 
 
 async def list_by_state_and_order(bench: Bench) -> None:
@@ -164,73 +141,6 @@ async def list_by_submission(bench: Bench) -> None:
     older = await engine.list(before=moment, limit=2)
     assert [(one.id, one.state) for one in older] == [(again.id, "done"), (answered.id, "done")]
     assert await engine.list(before=1.0) == []
-
-
-async def watch_ends_when_a_person_is_asked(bench: Bench) -> None:
-    """Watching ends when only a person can bring the goal on, and can begin again."""
-    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
-    await bench.engine.submit(goal)
-    events = await _events(bench, goal.id)
-    assert any(one.step == "ask" and one.state == "asking" for one in events)
-    assert not any(one.step == "b" for one in events if one.state in ENDS)
-    await bench.engine.answer(goal.id, "ask", Answer())
-    await bench.finish(goal)
-    events = await _events(bench, goal.id)
-    assert (events[-1].step, events[-1].state) == ("", "done")
-
-
-async def watch_ends_when_cancelled(bench: Bench) -> None:
-    """Watching ends when the goal is cancelled."""
-    goal = bench.goal(work("a"), work={"a": holds(Gate())})
-    await bench.engine.submit(goal)
-    watching = asyncio.create_task(_events(bench, goal.id))
-    await bench.began(goal, "a")
-    await bench.engine.cancel(goal.id)
-    events = await watching
-    assert (events[-1].step, events[-1].state) == ("", "cancelled")
-
-
-async def watchers_hear_all_and_do_not_disturb(bench: Bench) -> None:
-    """Each step's end is reported once, after those of its needs, also to late watchers."""
-    gate = Gate()
-    goal = bench.goal(
-        work("a"), work("b", "a"), work("c", "a"), work("d", "b", "c"), work={"b": holds(gate)}
-    )
-    await bench.engine.submit(goal)
-    watching = asyncio.create_task(_events(bench, goal.id))
-    async with asyncio.timeout(bench.patience):
-        leaving = bench.engine.watch(goal.id)
-        await anext(leaving)
-        closing = getattr(leaving, "aclose", None)
-        if closing is not None:
-            await closing()
-    gate.open()
-    _causal(await watching, goal.id)
-    await bench.finish(goal)
-    _causal(await _events(bench, goal.id), goal.id)
-
-
-async def _events(bench: Bench, goal: str) -> list[StepEvent]:
-    async with asyncio.timeout(bench.patience):
-        return [event async for event in bench.engine.watch(goal)]
-
-
-def _causal(events: list[StepEvent], goal: str) -> None:
-    """Check the events of the diamond a, b and c, d."""
-    assert {event.goal for event in events} == {goal}
-    ended = [event for event in events if event.step and event.state in ENDS]
-    order = [event.step for event in ended]
-    assert sorted(order) == ["a", "b", "c", "d"]
-    assert (order[0], order[-1]) == ("a", "d")
-    for event in ended:
-        assert (event.result and event.result.step) == event.step
-    place = {event.step: number for number, event in enumerate(events) if event.state in ENDS}
-    for number, event in enumerate(events):
-        if event.state == "running" and event.step:
-            needs = {"b": "a", "c": "a", "d": "bc"}.get(event.step, "")
-            assert number < place[event.step]
-            assert all(place[n] < number for n in needs)
-    assert (events[-1].step, events[-1].state) == ("", "done")
 
 
 async def resume_of_what_runs(bench: Bench) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -13,20 +12,6 @@ from satchel.goals.model import Answer
 if TYPE_CHECKING:
     from engine_suite.bench import Bench
     from satchel.goals.model import Work
-
-
-async def two_clients_at_once(bench: Bench) -> None:
-    """Two engines at one place that get the same goal at the same moment do it once."""
-    async with bench.another() as second:
-        goals = [bench.goal(work("a"), work("b", "a")) for _ in range(5)]
-        await asyncio.gather(
-            *(one.submit(goal) for goal in goals for one in (bench.engine, second))
-        )
-        for goal in goals:
-            await bench.finish(goal)
-            report = await second.report(goal.id)
-            assert report.state == "done"
-            assert bench.script(goal).counts() == {"a": 1, "b": 1}
 
 
 async def second_client_sees_all(bench: Bench) -> None:
@@ -91,7 +76,7 @@ async def running_goal_goes_on(bench: Bench) -> None:
     await bench.began(goal, "b")
     await bench.in_state(goal, "a", "done")
     engine = await bench.reopen()
-    if not engine.durable:
+    if engine.name == "local":
         await engine.resume(goal.id)
     gate.open()
     report = await bench.finish(goal)

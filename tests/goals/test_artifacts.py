@@ -8,13 +8,7 @@ import os
 import pytest
 
 from satchel.errors import StepFailed
-from satchel.goals.artifacts import (
-    FolderArtifacts,
-    MemoryArtifacts,
-    digest_of,
-    load,
-    reference,
-)
+from satchel.goals.artifacts import FolderArtifacts, MemoryArtifacts, digest_of, load, reference
 
 DATA = b'{"a": [1, 2, 3]}'
 

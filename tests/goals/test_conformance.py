@@ -1,4 +1,4 @@
-"""Every engine passes every case: local, with a folder, DBOS on two databases, Temporal."""
+"""Every engine passes every case: local, DBOS on two databases, Temporal."""
 
 from __future__ import annotations
 
@@ -26,10 +26,6 @@ PATIENCE = 28.0
 
 
 def local(request: pytest.FixtureRequest, folder: str) -> Setup:
-    return benches.Setup(LocalEngine, patience=8)
-
-
-def local_with_a_folder(request: pytest.FixtureRequest, folder: str) -> Setup:
     return benches.Setup(lambda runner: LocalEngine(runner, folder), patience=8)
 
 
@@ -64,7 +60,6 @@ def temporal(request: pytest.FixtureRequest, folder: str) -> Setup:
 
 SUBJECTS: dict[str, Callable[[pytest.FixtureRequest, str], Setup]] = {
     "local": local,
-    "local-folder": local_with_a_folder,
     "dbos-sqlite": dbos_on_sqlite,
     "dbos-postgresql": dbos_on_postgresql,
     "temporal": temporal,
@@ -110,14 +105,6 @@ def opened(
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("opened", SUBJECTS, indirect=True, scope="module")
-@pytest.mark.parametrize("case", cases(execution, outputs, answers, revisions, reports))
+@pytest.mark.parametrize("case", cases(execution, outputs, answers, revisions, reports, restarts))
 def test_the_engine_passes(opened, case):
-    opened.run(case)
-
-
-@pytest.mark.timeout(90)
-@pytest.mark.parametrize("opened", [*SUBJECTS][1:], indirect=True, scope="module")
-@pytest.mark.parametrize("case", cases(restarts))
-def test_the_engine_keeps_and_shares(opened, case):
-    """Not for `local` in memory, which keeps nothing and has no second client."""
     opened.run(case)

@@ -240,30 +240,3 @@ def test_somebody_may_decide_which_skills_are_named(satchel):
     assert '<skill name="making-tea">' in planner.asked[0].system
     made, planner = run(satchel, {"steps": [step()]}, never=["cataloging-apis"])
     assert "cataloging-apis" not in planner.asked[0].system
-
-
-@pytest.mark.req("C10")
-def test_a_detector_of_one_s_own_chooses(place, tmp_path):
-    class Tea:
-        name = "tea"
-
-        def detect(self, goal_text, skills):
-            from satchel.detect import Match
-
-            return [
-                Match(one.name, 1.0, "always", (), one)
-                for one in skills
-                if one.name == "making-tea"
-            ]
-
-    satchel = Satchel.for_project(tmp_path / "project", detector=Tea(), trust="all", builtin=False)
-    made, _ = run(satchel, {"steps": [step()]})
-    assert made.skills == ("making-tea",)
-    assert made.answer.detector == "tea"
-
-
-def test_any_text_that_a_model_writes_comes_through_as_it_is(satchel):
-    odd = "a\tb\r\n\x7f\x85\u2028\u200b😀 'x' \"y\" # no: - comment\\n {not: yaml}  "
-    made, _ = run(satchel, {"steps": [step(prompt=odd, title="no")]})
-    assert made.plan.steps[0].prompt == odd
-    assert made.plan.steps[0].title == "no"

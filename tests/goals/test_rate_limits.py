@@ -7,18 +7,15 @@ import os
 import subprocess
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import make_url
 
 from counting_provider import Provider, limiter
 from satchel.errors import InvalidInput, ServerFailed
-from satchel.goals.database_errors import database_failed, for_driver, without_password
+from satchel.goals.database import database_failed, without_password
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Done, Goal, Plan, Retry, Step
 from satchel.goals.rate_limits import Limit, SharedLimiter
@@ -191,45 +188,9 @@ def test_no_form_of_address_shows_its_password(address, shown):
     assert "ter2" not in told
 
 
-@pytest.mark.parametrize("said", ["hun/ter2", "hun%2Fter2", "hun%2fter2", "hun", "ter2@h/d"])
-def test_nor_does_what_the_driver_says(said):
-    for address in ("postgresql://u:hun/ter2@h/d", "postgresql://u:hun%2Fter2@h/d"):
-        for text in (f'no "{said}" here', f'FATAL:  database "{said}" does not exist'):
-            told = str(database_failed(address, text))
-            assert "hun" not in told
-            assert "ter2" not in told
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "postgresql://u:hun/ter2@h:5/d",
-        "postgresql://u:hun?ter2@h/d?application_name=x",
-        "postgresql://u%40x:p%20w%zz@h/d",
-        "postgresql://u@x:pw@h/d",
-        "postgresql://u:@h/d",
-        "postgresql://u@h/d",
-        "postgresql://u:pw@[::1]:5/d",
-        "postgresql://h:5/d",
-        "postgresql:///d?host=/var/run",
-        "postgres://u:pw@h/d",
-        "postgresql+psycopg://u:pw@h/d",
-    ],
-)
-def test_the_limiter_reads_an_address_as_the_engine_does(address):
-    engine = make_url(address.replace("postgres:", "postgresql:"))
-    found = conninfo_to_dict(for_driver(address))
-    assert found.get("user") == engine.username
-    assert found.get("password", "") == (engine.password or "")
-    assert found.get("host") == engine.host or engine.host is None
-    assert str(found.get("port", "")) == str(engine.port or "")
-    assert found.get("dbname") == engine.database
-
-
 @pytest.mark.timeout(30)
-def test_no_goal_writes_the_password_down(tmp_path, monkeypatch):
-    monkeypatch.setattr("satchel.goals.rate_limits._RESTART_TIMEOUT_S", 0.1)
-    address = "postgresql://u:hun/ter2@127.0.0.1:1/d"
+def test_no_goal_writes_the_password_down(tmp_path):
+    address = "postgresql://u:hunter2@127.0.0.1:1/d"
 
     class Limited:
         limits = SharedLimiter({"*": Limit(at_once=1)}, address)
@@ -253,21 +214,6 @@ def test_no_goal_writes_the_password_down(tmp_path, monkeypatch):
             assert b"ter2" not in file.read_bytes()
 
 
-def test_an_address_that_cannot_be_read_is_said_at_once_and_without_its_password():
-    async def scene() -> None:
-        limits = SharedLimiter(
-            {"*": Limit(at_once=1)}, "postgresql://h/d?nonsense=1&password=hunter2"
-        )
-        async with limits, limits.slot("model"):
-            pass
-
-    began = time.monotonic()
-    with pytest.raises(ServerFailed, match="h/d") as caught:
-        asyncio.run(scene())
-    assert time.monotonic() - began < 5
-    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
-
-
 async def test_a_server_that_is_restarted_is_waited_for(server):
     url = server.database()
     async with limiter(url, Limit(100, 2)) as limits:
@@ -276,24 +222,6 @@ async def test_a_server_that_is_restarted_is_waited_for(server):
         await asyncio.to_thread(server.restart)
         async with asyncio.timeout(8), limits.slot("model"):
             pass
-
-
-@pytest.mark.timeout(30)
-def test_who_is_killed_while_many_wait_costs_others_one_turn(shared):
-    limit = Limit(per_second=2)
-    with Provider() as provider:
-        crowd = client(shared, limit, provider.port, 40)
-        assert crowd.stdout is not None
-        crowd.stdout.readline()
-        time.sleep(0.5)
-        crowd.kill()
-        crowd.communicate()
-
-        async def next_one() -> None:
-            async with limiter(shared, limit) as limits, asyncio.timeout(5), limits.slot("model"):
-                pass
-
-        asyncio.run(next_one())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")

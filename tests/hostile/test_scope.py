@@ -59,7 +59,7 @@ class World:
         self.mark = str(folder / "mark")
         hidden = {"description": "Balances the quetzal accounts.", "body": "Take the marmoset.\n"}
         make_skill(self.skills, "open", "Opens things.", body="Turn the handle.\n")
-        make_skill(self.skills, "delve", "Looks into things.", context="fork", agent="wide")
+        make_skill(self.skills, "delve", "Looks into things.")
         make_skill(self.skills, "strict", disallowed_tools="Read, SkillSearch")
         make_skill(self.skills, "generous", allowed_tools="safe* ReadFile Skill lens_run")
         make_tool_skill(self.skills, "lens", SHOWS.format(mark=self.mark), more=PATH)
@@ -127,8 +127,6 @@ def doors(tmp_path_factory):
     """Every way to call a tool, each limited to the same skills; and the world."""
     folder = tmp_path_factory.mktemp("scope")
     world = World(folder)
-    table = f"[clients.one]\ntoken-env = 'ONE'\nexclude = {OUT['exclude']}\n"
-    world.write(folder / "clients.toml", table)
     satchel = world.satchel
     whole = satchel.session(approve=True)
     whole.call("Skill", {"name": "treasury"})  # what another conversation loaded is not shared
@@ -143,7 +141,6 @@ def doors(tmp_path_factory):
         "frozen": world.open(refresh_on_call=False).session(**OUT, approve=True),
         "only skills": world.open(reading={"scope": "skills"}).session(**IN, approve=True),
         "restored": satchel.restore(json.loads(json.dumps(narrow.dump())), approve=True),
-        "fork": narrow.fork({"name": "delve"}, agents={"wide": {"include": ["*"]}}).session,
     }
     ways: dict[str, Any] = {name: session.call for name, session in sessions.items()}
     ways["async"] = lambda tool, given: asyncio.run(narrow.acall(tool, given))
@@ -153,8 +150,8 @@ def doors(tmp_path_factory):
         name in tools
         and asyncio.run(cast("Any", tools[name]).on_invoke_tool(None, json.dumps(given)))
     )
-    words = ("--clients", str(folder / "clients.toml"))
-    with serving(world.project, *words, ONE=TOKEN, SATCHEL_SANDBOX="off") as url:
+    settings = {"SATCHEL_EXCLUDE": ",".join(OUT["exclude"]), "SATCHEL_SANDBOX": "off"}
+    with serving(world.project, "--token-env", "ONE", ONE=TOKEN, **settings) as url:
         talk = Talk(url, TOKEN)
         ways["mcp"] = lambda tool, given: ask(talk, "tools/call", name=tool, arguments=given)
         yield world, ways, sessions, talk
@@ -205,7 +202,7 @@ CALLS = [
     )),
     ("ReadFile", {"relativePath": "skills/vault-9/SKILL.md"}),
     ("ReadFile", {"path": "skills/open/SKILL.md", "relative_path": "skills/vault-9/SKILL.md"}),
-    ("ReadFile", {"path": "skills/vault-9/SKILL.md", "offset": 2, "limit": 1, "column": 3}),
+    ("ReadFile", {"path": "skills/vault-9/SKILL.md", "offset": 2, "limit": 1}),
     *((name, {}) for name in (
         "safe_9_run", "SAFE_9_RUN", "safe-9", "drawer_9_run", "broken_9_run", "treasury", "nothing",
     )),
@@ -342,7 +339,6 @@ def a_call_that_a_wider_session_resolved(world):
     narrow = world.satchel.session(**OUT)
     world.given = "treasury"
     yield narrow.call("Skill", found)
-    yield str(narrow.fork(found))
 
 
 @step
@@ -487,8 +483,7 @@ def test_what_is_forbidden_stays_forbidden(world, then):
         session.call("Skill", {"name": "strict"})
     else:
         session.call("Skill", {"name": "generous"})
-    fork = session.fork({"name": "delve"}).session
-    for one in (session, early, early.child(include=["*"]), session.child(), fork):
+    for one in (session, early, early.child(include=["*"]), session.child()):
         for tool, given in (
             ("ReadFile", {"path": "skills/open/SKILL.md"}),
             ("SkillSearch", {"query": "open"}),

@@ -406,25 +406,6 @@ def test_init_trusts_nothing_that_was_there(world):
 # --- the scan -------------------------------------------------------------------------------
 
 
-def test_a_blocked_skill_cannot_vouch_for_itself(world):
-    """Neither its own list of exceptions nor the project's unblocks it."""
-    make_skill(world / "mine/skills", "evil", body=EVIL)
-    rows = "".join(
-        f'[[allow]]\nrule = "{rule}"\nreason = "ours"\nexpires = 2099-01-01\n'
-        for rule in ("asks-to-run-download", "hides-from-user", "fetch-and-run")
-    )
-    for where in (
-        "satchel-scan.toml",
-        "skills/evil/satchel-scan.toml",
-        ".agents/satchel-scan.toml",
-    ):
-        (world / "mine" / where).parent.mkdir(exist_ok=True)
-        (world / "mine" / where).write_text(rows)
-    for trust in ("ask", "all"):
-        satchel = Satchel.for_project(world / "mine", trust=trust)
-        assert "curl" not in told(satchel)
-
-
 def test_a_lockfile_accepts_no_risk_for_the_user(world):
     make_skill(world / "mine/.agents/skills", "evil", body=EVIL)
     locked(world / "mine/.agents/skills")

@@ -302,7 +302,7 @@ def test_the_key_is_private_and_made_once(victim):
     first = read_key(path)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     victim.add("bar")
-    assert read_key(path) == first == load_or_create_key(path)[0]
+    assert read_key(path) == first == load_or_create_key(path)
     for here, _, files in os.walk(victim.project):
         for name in files:
             with open(os.path.join(here, name), "rb") as stream:
@@ -319,26 +319,12 @@ def test_a_damaged_key_is_an_error(victim):
         victim.store.history()
 
 
-@pytest.mark.parametrize("state", ["", "read-only"])
-def test_without_a_state_folder_nothing_is_believed_and_that_is_said(victim, state, monkeypatch):
-    from satchel.library import ownership
-
-    monkeypatch.setattr(ownership, "_unsaved_keys", {})
-    folder = str(victim.base / state) if state else ""
-    scope = victim.scope._replace(marks=key_path(folder))
-    if state:
-
-        def refuse(path, *_given, **_named):
-            raise PermissionError(13, os.strerror(13), path)
-
-        monkeypatch.setattr(ownership, "locked", refuse)
-    said = prepare_scope(scope)
-    assert "cannot be undone later" in said[0]
-    assert prepare_scope(scope) == said  # this process still knows it
-    monkeypatch.setattr(ownership, "_unsaved_keys", {})  # the next one does not
+def test_without_a_state_folder_nothing_is_believed_and_nothing_changed(victim):
     make_skill(victim.skills, "foo", "Mine. Use for mine.")
+    (victim.project / ".agents/.satchel").mkdir()
+    scope = victim.scope._replace(marks=key_path(""))
     (victim.work / "journal.json").write_bytes(victim.hostile_journal())
     assert history(scope) == []
     assert recover(scope) == []
-    with pytest.raises(AccessDenied, match="was not made here"):
+    with pytest.raises(OSError, match="set SATCHEL_HOME"):
         prepare_scope(scope)

@@ -15,7 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode
 
-from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy, was_held_to_its_part
+from framework_chat import LOAD, SHIP, converse, forbid_deploy, was_held_to_its_part
 from model_server import Reply, loopback
 from satchel.integrations.langchain import SkillsMiddleware, skill_tools
 
@@ -74,14 +74,6 @@ def test_trimmed_history_ends_what_a_skill_allows_and_not_what_it_forbids(satche
     assert "<skills-loaded-before>" in server.requests[2].last_user
     assert "`careful`" in server.requests[3].results[0].text
     assert "<skill-loaded" in server.requests[4].results[0].text
-
-
-def test_a_person_is_asked(satchel):
-    person = Person()
-    with loopback([LOAD, LOAD, "Yes."]) as server:
-        agent = agent_of(SkillsMiddleware(satchel, approve=person.approve, ask=["Skill"]))
-        asyncio.run(agent.ainvoke({"messages": [("user", "Review")]}))
-    person.was_asked(server)
 
 
 @pytest.mark.req("D3")
@@ -145,35 +137,3 @@ def test_the_tools_alone_fit_a_graph_put_together_by_hand(satchel):
     assert message.status == "error"
     assert "There is no skill `nowhere`" in message.content
     assert ToolNode(list(tools.values())).tools_by_name.keys() == tools.keys()
-
-
-def test_streaming(satchel):
-    async def stream():
-        agent = agent_of(SkillsMiddleware(satchel))
-        found = ""
-        async for chunk, _ in agent.astream(
-            {"messages": [("user", "Review")]}, stream_mode="messages"
-        ):
-            found += chunk.text if chunk.type == "AIMessageChunk" else ""
-        return found
-
-    with loopback([LOAD, "Read it."]) as server:
-        assert asyncio.run(stream()) == "Read it."
-    assert all(request.stream for request in server.requests)
-
-
-def test_the_middleware_of_langchain_for_approvals_sees_the_tools(satchel):
-    from langchain.agents.middleware import HumanInTheLoopMiddleware
-    from langgraph.types import Command
-
-    with loopback([LOAD, "Yes."]) as server:
-        agent = agent_of(
-            SkillsMiddleware(satchel),
-            HumanInTheLoopMiddleware(interrupt_on={"Skill": True}),
-            checkpointer=InMemorySaver(),
-        )
-        thread = {"configurable": {"thread_id": "1"}}
-        stopped = agent.invoke({"messages": [("user", "Review")]}, thread)
-        assert stopped["__interrupt__"]
-        agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread)
-    assert "<skill-loaded" in server.requests[1].results[0].text

@@ -142,22 +142,3 @@ def test_a_tool_of_the_host_wins_over_one_of_a_skill(satchel):
     assert "`careful`" in server.requests[3].results[0].text
     told = [event.values for event in satchel.trace.events if event.kind == "shadowed"]
     assert [values["tool"] for values in told if "tool" in values] == ["lookup"]
-
-
-def test_approvals_of_pydantic_ai_wrap_the_toolset(satchel):
-    from pydantic_ai import DeferredToolRequests, DeferredToolResults
-
-    with loopback([LOAD, "Yes."]) as server:
-        agent = Agent(
-            MODEL,
-            toolsets=[SkillToolset(satchel).approval_required()],
-            output_type=[str, DeferredToolRequests],
-        )
-        stopped = run(agent, "Review")
-        assert isinstance(stopped.output, DeferredToolRequests)
-        (waiting,) = stopped.output.approvals
-        approved = DeferredToolResults(approvals={waiting.tool_call_id: True})
-        history = stopped.all_messages()
-        done = asyncio.run(agent.run(message_history=history, deferred_tool_results=approved))
-    assert done.output == "Yes."
-    assert "<skill-loaded" in server.requests[1].results[0].text

@@ -15,7 +15,7 @@ from satchel.errors import Changed, LockBroken, Refused
 from satchel.library import TrustStore
 from satchel.library.integrity import generated
 from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
-from satchel.library.ownership import MEMORY, RECORD_KIND, load_or_create_key, sign_record
+from satchel.library.ownership import RECORD_KIND, key_path, load_or_create_key, sign_record
 from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.testing import make_skill
 
@@ -49,7 +49,8 @@ def lock(folder, *names: str) -> None:
 
 def locked_library(folder, *names: str) -> Library:
     lock(folder, *names)
-    return Library([str(folder)], trust=TrustStore(None, locked=True))
+    trust = TrustStore(str(folder.parent.parent / "state/trust.json"), locked=True)
+    return Library([str(folder)], trust=trust)
 
 
 def found(library: Library, name: str = "one") -> Skill:
@@ -212,7 +213,8 @@ def journal(folder, *, ours: bool = True, **after: str) -> None:
     rows = [{"id": key, "after": value} for key, value in after.items()]
     table: dict[str, object] = {"changes": rows}
     if ours:
-        table["seal"] = sign_record(table, load_or_create_key(MEMORY)[0], str(work), RECORD_KIND)
+        key = load_or_create_key(key_path(str(folder.parent.parent / "state")))
+        table["seal"] = sign_record(table, key, str(work), RECORD_KIND)
     (work / "journal.json").write_text(json.dumps(table))
 
 
@@ -251,22 +253,16 @@ def test_caches_that_were_not_locked_are_deleted(folder):
     assert event.values["files"] == 1
 
 
-REAL = {
-    ".DS_Store": b"\0\0\0\x01Bud1" + bytes(100),
-    "references/Thumbs.db": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100),
-    "scripts/desktop.ini": b"\r\n[.ShellClassInfo]\r\nIconIndex=0\r\n",
-}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_what_a_desktop_writes_is_no_change(folder, name):
+def test_what_macos_writes_is_no_change(folder):
     library = locked_library(folder)
-    path = folder / "one" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(REAL[name])
-    assert generated(name, str(folder / "one"))
-    assert name not in check(library).tree.files
+    path = folder / "one/.DS_Store"
+    path.write_bytes(b"\0\0\0\x01Bud1" + bytes(100))
+    assert generated(".DS_Store", str(folder / "one"))
+    assert ".DS_Store" not in check(library).tree.files
     assert path.exists()
+    path.write_text("Other content of that name.\n")
+    with pytest.raises(Changed):
+        check(library)
 
 
 def test_no_link_leads_the_deleting_elsewhere(folder, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -18,7 +17,6 @@ from satchel.library.lockfile import (
     check_id,
     is_id,
     parse_lock,
-    pending_changes,
     read_lock,
     recover_entries,
     render_lock,
@@ -99,17 +97,6 @@ def test_what_is_no_lock_is_an_error_of_its_kind(data):
         parse_lock(data)
 
 
-# --- the journal ---------------------------------------------------------------------------
-
-
-def test_a_journal_says_what_will_be_there(tmp_path):
-    (tmp_path / ".satchel").mkdir()
-    journal = tmp_path / ".satchel/journal.json"
-    rows = [{"id": "one", "after": "sha256:1", "before": ""}, {"id": "two", "after": ""}]
-    journal.write_text(json.dumps({"version": 1, "changes": rows}))
-    assert pending_changes(str(tmp_path)) == {"one": "sha256:1", "two": ""}
-
-
 def _forged(entry: LockEntry) -> bytes:
     """A lockfile as somebody writes it who knows how the check sum is made."""
     import satchel.library.lockfile as module
@@ -119,7 +106,10 @@ def _forged(entry: LockEntry) -> bytes:
         return render_lock({entry.id: entry})
 
 
-BAD_IDS = ["../../../home/.ssh", "..", ".", "a/b", "/etc", "a\\b", "a\0b", "", ".hidden", "c:x"]
+BAD_IDS = [
+    "../../../home/.ssh", "..", ".", "a/b", "/etc", "a\\b", "a\0b", "", ".hidden", "c:x", "a\nb",
+    "a ", "a.", " a", "a\u202eb", "x" * 256, "\ud800",
+]  # fmt: skip
 BAD_PATHS = ["/etc/passwd", "../x", "a/../../x", "a\0b", "a\\b", "a//b", "./a", "", "a/"]
 
 

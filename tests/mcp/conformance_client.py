@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 from satchel import Satchel
-from satchel.library.remote.client import connect
+from satchel.library.remote.client import ConnectionNotes, connect
 from satchel.library.remote.config import McpServer
 from satchel.library.remote.source import McpSupplier
 
@@ -40,7 +40,7 @@ def load(satchel: Satchel) -> None:
 
 async def use_all(address: str) -> None:
     """All that a server may have, over the same connection that skills come over."""
-    async with connect(McpServer("suite", address), lambda: None) as client:
+    async with connect(McpServer("suite", address), ConnectionNotes()) as client:
         has = client.server_capabilities
         if has.tools is not None:
             for tool in (await client.list_tools()).tools:
@@ -64,7 +64,7 @@ def main() -> None:
         os.environ["SATCHEL_HOME"] = home
         project = os.path.join(home, "project")
         os.mkdir(project)
-        satchel = Satchel.for_project(project, locations=[f"mcp:{address}"], builtin=False)
+        satchel = Satchel.for_project(project, servers={"it": {"address": address}}, builtin=False)
         try:
             for location in satchel.library.locations:
                 if isinstance(location.supplier, McpSupplier):

@@ -1,4 +1,4 @@
-"""Authentication over HTTP, and the part of each client."""
+"""Authentication over HTTP, and what a project leaves out."""
 
 from __future__ import annotations
 
@@ -7,45 +7,32 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
-from mcp_talk import Refusal, Talk, events, serving, write_skill
-from satchel.errors import InvalidInput, NotFound, Refused, SettingsError
-from satchel.integrations.mcp.http import read_clients, token_from
+from mcp_talk import Refusal, Talk, serving, write_skill
+from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.integrations.mcp.http import token_from
 
 pytestmark = pytest.mark.timeout(60)
 
-LAPTOP, BUILD = "laptop-" + "a" * 32, "build-" + "b" * 32
+TOKEN = "laptop-" + "a" * 32
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """A project for two clients."""
+    """A project whose settings leave a skill out."""
     folder = str(tmp_path_factory.mktemp("shop"))
-    write_skill(folder, "pdf-forms", "tags: [office]\n")
-    write_skill(folder, "pdf-merge", "tags: [office]\n")
-    write_skill(folder, "deploy-site", "tags: [ops]\n")
+    for name in ("pdf-forms", "deploy-site"):
+        write_skill(folder, name)
+    with open(os.path.join(folder, "satchel.toml"), "w", encoding="utf-8") as file:
+        file.write('include = ["pdf-*"]\n')
     return folder
 
 
 @pytest.fixture(scope="module")
-def table(shop):
-    path = os.path.join(shop, "clients.toml")
-    digest = hashlib.sha256(BUILD.encode()).hexdigest()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(
-            f'[clients.laptop]\ntoken-env = "LAPTOP_TOKEN"\ninclude = ["pdf-*"]\n'
-            f'exclude = ["*-merge"]\n\n[clients.build]\ntoken-sha256 = "{digest}"\n'
-            f'tags = ["ops"]\ntools = false\n'
-        )
-    return path
-
-
-@pytest.fixture(scope="module")
-def door(shop, table):
-    with serving(shop, "--clients", table, LAPTOP_TOKEN=LAPTOP) as url:
+def door(shop):
+    with serving(shop, "--token-env", "SHOP_TOKEN", SHOP_TOKEN=TOKEN) as url:
         yield url
 
 
@@ -54,38 +41,22 @@ def names(talk):
 
 
 def test_without_a_token_nobody_comes_in(door):
-    for token in ("", "wrong", LAPTOP + "x", hashlib.sha256(BUILD.encode()).hexdigest()):
+    for token in ("", "wrong", TOKEN + "x", hashlib.sha256(TOKEN.encode()).hexdigest()):
         with pytest.raises(Refusal) as caught:
             Talk(door, token).ask("skills/list")
         assert caught.value.status == 401
 
 
-def test_each_client_has_its_own_part(door):
-    laptop, build = Talk(door, LAPTOP), Talk(door, BUILD)
-    assert names(laptop) == {"pdf-forms"}
-    assert names(build) == {"deploy-site"}
+def test_what_is_left_out_is_served_in_no_way(door):
+    talk = Talk(door, TOKEN)
+    assert names(talk) == {"pdf-forms"}
     with pytest.raises(Refusal) as caught:
-        build.ask("resources/read", uri="skill://pdf-forms/SKILL.md")
+        talk.ask("resources/read", uri="skill://deploy-site/SKILL.md")
     assert caught.value.code == -32602
-    assert "pdf-forms" not in json.dumps(build.ask("prompts/list"))
-    reply = laptop.ask("tools/call", name="Skill", arguments={"name": "deploy-site"})
+    reply = talk.ask("tools/call", name="Skill", arguments={"name": "deploy-site"})
     assert reply["isError"] is True
-    assert "deploy-site" not in laptop.ask("tools/list")["tools"][1]["description"]
-    assert build.ask("tools/list")["tools"] == []
-    with pytest.raises(Refusal):
-        build.ask("tools/call", name="Skill", arguments={"name": "deploy-site"})
-    assert laptop.ask("skills/list")["cacheScope"] == "private"
-
-
-def test_each_client_hears_only_of_its_own_part(door, shop):
-    laptop = events(door, LAPTOP, resourcesListChanged=True, promptsListChanged=True)
-    build = events(door, BUILD, resourcesListChanged=True, promptsListChanged=True)
-    time.sleep(0.5)
-    write_skill(shop, "restart-site", "tags: [ops]\n")
-    assert "list_changed" in build.next()["method"]
-    assert laptop.quiet(1)
-    laptop.close()
-    build.close()
+    for method in ("prompts/list", "tools/list"):
+        assert "deploy-site" not in json.dumps(talk.ask(method))
 
 
 def test_on_this_machine_a_token_is_made(shop):
@@ -135,24 +106,3 @@ def test_tokens_come_from_safe_places(monkeypatch, tmp_path):
         token_from("NOBODY_SET_THIS")
     with pytest.raises(NotFound, match="cannot be read"):
         token_from(file=str(tmp_path / "none"))
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("clients = 1", "no table"),
-        ("[clients.a]\n", "needs one of"),
-        ("[clients.a]\ntoken = 'x'\n", "`token` is not valid"),
-        ("[clients.a]\ntoken-sha256 = 'x'\n", "`token-sha256` is not valid"),
-        ("[clients.a]\ntoken-sha256 = 'x'\ninclude = 'y'\n", "`include` is not valid"),
-        ("[clients.a]\ntoken-sha256 = 'x'\ntools = 'y'\n", "`tools` is not valid"),
-        ("[clients.a]\ntoken-sha256 = 'x'\ntoken-env = 'y'\n", "needs one of"),
-        ("[clients.a\n", "cannot be used"),
-        ("".join(f"[clients.{one}]\ntoken-sha256 = '{'0' * 64}'\n" for one in "ab"), "same token"),
-    ],
-)
-def test_a_table_of_clients_that_is_wrong_says_so(tmp_path, text, why):
-    file = tmp_path / "clients.toml"
-    file.write_text(text)
-    with pytest.raises(SettingsError, match=why):
-        read_clients(str(file))

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from mcp_talk import write_skill
-from satchel.integrations.mcp.client_view import ClientViews
+from satchel.integrations.mcp.client_view import ClientView
 from satchel.satchel import Satchel
 from satchel.testing import make_tool_skill
 from satchel.tools.base import CancelToken
@@ -53,7 +53,7 @@ class Shop:
         return self._satchel
 
     def view(self, *, remote=True):
-        return ClientViews(self.satchel, remote=remote).default
+        return ClientView(self.satchel, remote=remote)
 
     def close(self) -> None:
         if self._satchel is not None:

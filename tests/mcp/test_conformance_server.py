@@ -1,7 +1,7 @@
 """The official checks of MCP against our server, as a process, over real HTTP.
 
 `@modelcontextprotocol/conformance` asks for each requirement of the protocol and of the Skills
-extension; the inspector reads every file and verifies it.
+extension.
 """
 
 from __future__ import annotations
@@ -86,27 +86,3 @@ def test_requests_need_no_session(url, tmp_path):
     assert set(found) == NOT_TESTABLE, found
     assert all("ot testable" in why or why.startswith("WARNING") for why in found.values()), found
     assert len(checks) - len(found) >= 22
-
-
-def inspect(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run the inspector without a window."""
-    launcher = official("inspector", "clients", "launcher", "build", "index.js")
-    return subprocess.run(
-        [node(), launcher, "--cli", *words, "--format", "json", "-q"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def test_the_inspector_verifies_every_file(url):
-    done = inspect(
-        url, "--protocol-era", "modern", "--method", "skills/list", "--verify", "--require-digests"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    reports = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
-    assert {"pdf-forms", "changelog", "release"} <= set(reports)
-    assert "deploy" not in reports  # only for people
-    assert all(row["outcome"] == "verified" for row in reports.values())
-    assert len(reports["pdf-forms"]["files"]) == 5

@@ -128,21 +128,6 @@ def test_skills_of_one_name_are_told_apart(tmp_path):
         assert "Support." in load(satchel, "acme-support-refunds").text
 
 
-def test_a_skill_that_is_not_listed_can_be_named(tmp_path):
-    with scripted() as (address, script):
-        script.add("hidden-one")
-        script.page = lambda _cursor: {"skills": []}
-        server = {
-            "address": address,
-            "skills": ["skill://hidden-one/SKILL.md", "skill://no/SKILL.md"],
-        }
-        with hosting(str(tmp_path), address, servers={"docs": server}) as satchel:
-            assert states(satchel) == {"hidden-one": "active"}
-            assert any(
-                "`skill://no/SKILL.md`, which cannot be used" in one for one in refusals(satchel)
-            )
-
-
 def test_a_folder_is_answered_from_the_list(tmp_path):
     with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
         script.add("pdf-forms", {"templates/a.md": b"a", "templates/eu/b.md": b"b"})
@@ -169,13 +154,10 @@ def test_a_project_may_not_name_a_server(tmp_path):
         script.add("pdf-forms")
         project = tmp_path / "project"
         project.mkdir()
-        (project / "satchel.toml").write_text(
-            f'locations = ["mcp:{address}"]\n[servers.x]\naddress = "{address}"\n'
-        )
+        (project / "satchel.toml").write_text(f'[servers.x]\naddress = "{address}"\n')
         with hosting(str(tmp_path), address, servers={}) as satchel:
             assert states(satchel) == {}
             told = [one.message for one in satchel.library.snapshot().problems]
-            assert f"A project may not set `locations: mcp:{address}`; it was ignored" in told
             assert "A project may not set `servers`; it was ignored" in told
         assert script.asked == []
 

@@ -173,8 +173,8 @@ def test_a_value_that_no_header_may_have_is_named_and_not_shown(tmp_path, monkey
 )
 def test_an_address_with_a_secret_is_refused_and_not_repeated(tmp_path, monkeypatch, address):
     monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("SATCHEL_LOCATIONS", f"mcp:{address}")
-    satchel = Satchel.for_project(str(tmp_path), builtin=False)
+    servers = {"docs": {"address": address}}
+    satchel = Satchel.for_project(str(tmp_path), builtin=False, servers=servers)
     [told] = refusals(satchel)
     assert "must not contain secrets" in told
     assert "hush" not in told

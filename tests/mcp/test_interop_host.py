@@ -78,19 +78,3 @@ def test_skills_are_listed_loaded_and_read(tmp_path, theirs):
         page = read(satchel, f"{reply.data['base_dir']}/references/forms.md")
         assert "# Forms" in page.text
         assert "<svg/>" in read(satchel, f"{reply.data['base_dir']}/assets/logo.svg").text
-
-
-def test_a_change_is_told_by_our_own_server(tmp_path):
-    project = str(tmp_path / "theirs")
-    _skills(project)
-    with serving(project) as address, hosting(str(tmp_path), address, trust="all") as satchel:
-        ask_again(satchel)
-        assert "later" not in states(satchel)
-        time.sleep(2.5)  # it begins to listen a second after it connected
-        write_skill(project, "later")
-        end = time.monotonic() + 20
-        while "later" not in states(satchel) and time.monotonic() < end:
-            time.sleep(0.1)
-            satchel.refresh()
-        assert "later" in states(satchel)
-        assert time.monotonic() < end - 5  # by a notification, not by polling

@@ -19,14 +19,12 @@ import uvicorn
 from mcp_talk import Refusal, read_answer, write_skill
 from satchel import Satchel
 from satchel.errors import NotFound
-from satchel.integrations.mcp import notifications
 from satchel.integrations.mcp import server as server_module
-from satchel.integrations.mcp.client_view import ClientScope, ClientViews
+from satchel.integrations.mcp.client_view import ClientView
 from satchel.integrations.mcp.http import (
     Web,
     make_app,
 )
-from satchel.library.snapshot import Filter
 from satchel.tools.base import CancelToken
 
 pytestmark = pytest.mark.timeout(60)
@@ -129,8 +127,7 @@ def until(true, seconds=15.0):
     return False
 
 
-def test_a_client_that_does_not_read_silences_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(notifications, "SEND_TIMEOUT_S", 0.5)
+def test_a_client_that_does_not_read_silences_nobody(tmp_path):
     folder = str(tmp_path)
     names = [f"a-name-that-makes-messages-about-it-long-{number:03}" for number in range(100)]
 
@@ -153,23 +150,11 @@ def test_a_client_that_does_not_read_silences_nobody(tmp_path, monkeypatch):
         )
         good = Session(url)
 
-        def ended():
-            try:
-                bad.ask("ping")
-            except Refusal as exc:
-                return exc.status == 404
-            except StopIteration:
-                return False  # it ends right now
-            return False
-
         with good.stream() as got:
-            for round_ in range(1, 30):
+            for round_ in range(1, 10):
                 before = len(got)
                 write(round_)
                 assert until(lambda: len(got) > before), f"silent in round {round_}"  # noqa: B023
-                if ended():
-                    break
-            assert until(ended)
             # News of the last round may still be on their way: each news is a reason to look.
             seen, before = False, len(got)
             write_skill(folder, "newcomer")
@@ -211,13 +196,16 @@ def nested(tmp_path):
         root = write_skill(folder, f"outer/{name}", **{"references/x.md": "not yours\n"})
         with open(os.path.join(root, "SKILL.md"), "w", encoding="utf-8") as file:
             file.write(f"---\nname: {name}\ndescription: What it is for\n{more}---\nSECRET\n")
-    part = ClientScope("laptop", Filter((), ("hidden",), ()))
-    satchel = Satchel.for_project(folder, trust="all", builtin=False)
-    return ClientViews(satchel, [part], remote=True)
+    return folder
 
 
-def test_a_part_leaves_out_skills_inside_others(nested):
-    view = nested.of("laptop")
+def _view(folder, **settings):
+    satchel = Satchel.for_project(folder, trust="all", builtin=False, **settings)
+    return ClientView(satchel, remote=True)
+
+
+def test_a_filter_leaves_out_skills_inside_others(nested):
+    view = _view(nested, exclude=["hidden"])
     assert list(view.served.paths) == ["outer"]
     [(_, manifest)] = view.served.manifests(["outer"])
     assert list(manifest.files) == ["SKILL.md", "notes.md"]
@@ -230,7 +218,7 @@ def test_a_part_leaves_out_skills_inside_others(nested):
         assert reply.error.code == "ACCESS_DENIED"
     loaded = view.call("Skill", {"name": "outer"}, CancelToken())
     assert "hidden" not in json.dumps(loaded.to_dict())
-    [(_, whole)] = nested.default.served.manifests(["outer"])
+    [(_, whole)] = _view(nested).served.manifests(["outer"])
     assert "hidden/SKILL.md" in whole.files
     assert "manual/SKILL.md" not in whole.files
 

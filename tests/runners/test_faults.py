@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from uuid import uuid4
@@ -62,7 +63,8 @@ def test_every_fault_has_its_name_in_time_and_leaves_nothing(case, tier, faulty,
 @pytest.mark.timeout(120)
 def test_no_zombie_and_no_descriptor_is_left_over_500_calls(faulty, starter, tmp_path):
     cases = [case for case in CASES if case.name in {"an answer without a newline", "exit status"}]
-    held = ()
+    held: list[int] = []
+    gc.collect()  # what other tests left is not counted
     for number in range(501):
         case = cases[number % 2]
         limits = ProgramLimits(timeout=5)
@@ -70,8 +72,10 @@ def test_no_zombie_and_no_descriptor_is_left_over_500_calls(faulty, starter, tmp
         program = Program(launch.argv, str(tmp_path), "binary")
         request = RunRequest("test", "test", {}, program, limits=limits)
         assert run_once(starter, launch, request).fault == case.fault
-        held = held or (descriptors(os.getpid()), descriptors(starter.pid))
-    assert (descriptors(os.getpid()), descriptors(starter.pid)) == held
+        held = held or [descriptors(os.getpid()), descriptors(starter.pid)]
+    gc.collect()
+    assert descriptors(os.getpid()) <= held[0]
+    assert descriptors(starter.pid) <= held[1]
     assert eventually(lambda: "Z" not in below(starter.pid).values())
     assert eventually(lambda: len(below(starter.pid)) <= 4)
 

@@ -75,17 +75,15 @@ def test_a_program_has_three_descriptors_its_environment_and_its_folder(starter,
 
 LIMITS = (
     "import resource as r; print([r.getrlimit(k) for k in"
-    " (r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_CORE, r.RLIMIT_AS)])"
+    " (r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_CORE)])"
 )
 
 
-@pytest.mark.parametrize("space", [0, 1 << 33])
-def test_limits_are_hard_and_one_program_has_not_those_of_another(starter, space):
-    unlimited = (-1, -1)
+def test_limits_are_hard_and_one_program_has_not_those_of_another(starter):
     for size, files in ((1 << 20, 64), (1 << 22, 100), (1 << 20, 64), (1 << 21, 50)) * 3:
-        limits = ProgramLimits(file_size=size, open_files=files, address_space=space)
+        limits = ProgramLimits(file_size=size, open_files=files)
         said = text_of(starter.start(python(LIMITS, limits=limits)))
-        wanted = [(size, size), (files, files), (0, 0), (space, space) if space else unlimited]
+        wanted = [(size, size), (files, files), (0, 0)]
         assert said == f"{wanted}\n"
 
 
@@ -116,7 +114,7 @@ def test_the_launcher_knows_nothing_of_the_hosts_environment(starter, monkeypatc
         (Launch(("/bin/true",), (("A=B", "c"),), "/"), "illegal environment variable name"),
         (Launch(("/bin/true",), (), "/", tier="landlock"), "the sandbox has no BPF program"),
         (
-            Launch(("/nowhere",), (), "/", limits=ProgramLimits(address_space=1 << 33)),
+            Launch(("/nowhere",), (), "/", limits=ProgramLimits(open_files=50)),
             "`/nowhere` cannot be started: No such file or directory",
         ),
     ],
@@ -183,63 +181,6 @@ def test_the_memory_of_all_descendants_counts_together(starter, mark):
     assert ended.peak > 120 << 20
     assert marked(mark) == []
     process.close()
-
-
-@pytest.fixture
-def cgroup(mark):
-    """A folder of control groups of our own."""
-    for folder, first in (("/sys/fs/cgroup/memory", True), ("/sys/fs/cgroup", False)):
-        own = f"{folder}/satchel-test-{mark}"
-        try:
-            os.mkdir(own)
-            if not first:
-                with open(f"{own}/cgroup.subtree_control", "w") as file:
-                    file.write("+memory")
-        except OSError:
-            continue
-        yield own
-        assert eventually(lambda own=own: not next(os.walk(own))[1])
-        os.rmdir(own)
-        return
-    yield ""
-
-
-def test_a_control_group_counts_files_in_memory_too(cgroup, mark):
-    own = Launcher(cgroup)
-    code = (
-        "import os, time; print('begun', flush=True); fd = os.memfd_create('x')\n"
-        "for _ in range(200): os.write(fd, b'x' * (1 << 20))\n"
-        "print('done', flush=True)"
-    )
-    for _ in range(3):
-        limits = ProgramLimits(memory=80 << 20, file_size=0)
-        process = own.start(python(code, env=[(MARK, mark)], limits=limits))
-        ended = process.wait(5)
-        said = text_of(process)
-        if cgroup:
-            assert (ended.reason, said) == ("memory", "begun\n")
-        else:  # such files are not counted then; in a sandbox none can be made
-            assert (ended.reason, said) == ("", "begun\ndone\n")
-        fine = own.start(python("print('fine')", limits=limits))
-        assert text_of(fine) == "fine\n"
-    own.close()
-
-
-def test_whoever_minds_a_program_is_not_in_its_control_group(cgroup):
-    own = Launcher(cgroup)
-    code = (
-        "import os, time\n"
-        "def group(pid):\n"
-        "    lines = open(f'/proc/{pid}/cgroup').read().splitlines()\n"
-        "    return [line.rpartition('/')[2] for line in lines if '/satchel-test-' in line]\n"
-        f"until = time.monotonic() + {5 if cgroup else 0}\n"
-        "while group(os.getppid()) == group('self') and time.monotonic() < until: pass\n"
-        "print(*group('self'), *group(os.getppid()), os.getppid())"
-    )
-    for _ in range(2):
-        said = text_of(own.start(python(code, limits=ProgramLimits(memory=80 << 20)))).split()
-        assert said[:-1] == ([f"satchel-{said[-1]}", "satchel-minders"] if cgroup else [])
-    own.close()
 
 
 def test_the_scratch_folder_goes_with_it_whatever_is_in_it(starter, tmp_path):

@@ -24,38 +24,7 @@ ANSWER = "console.log(JSON.stringify({output: %s}));"
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.fixture(params=["node", "node24"])
-def env(request, tmp_path):
-    """An environment in which one Node is found: the machine's, or the one from PyPI."""
-    needs("npm")
-    path = tmp_path / "path"
-    path.mkdir()
-    os.symlink(needs(request.param), path / "node")
-    if request.param == "node":
-        os.symlink(needs("npm"), path / "npm")
-        return {**os.environ, "PATH": f"{path}{os.pathsep}/usr/bin{os.pathsep}/bin"}
-    return {**os.environ, "PATH": str(path)}
-
-
 # --- packages -------------------------------------------------------------------------------
-
-
-@pytest.mark.req("E3")
-@pytest.mark.parametrize("kind", ["cjs", "mjs"])
-def test_packages_are_installed_and_found(skill, env, kind):
-    first = {
-        "cjs": 'const isNumber = require("is-number"); const here = __dirname;',
-        "mjs": 'import isNumber from "is-number"; const here = import.meta.url;',
-    }[kind]
-    folder = skill(
-        {
-            f"main.{kind}": first + ANSWER % "String(isNumber(5)) + (here.length > 0)",
-            "package.json": NEEDS_NUMBER,
-        }
-    )
-    program = Runtimes(builds(), env).prepare(folder, manifest("node", f"main.{kind}"))
-    assert call(program) == {"output": "truetrue"}
-    assert sorted(os.listdir(folder)) == [f"main.{kind}", "package.json"]
 
 
 @pytest.mark.req("E3")

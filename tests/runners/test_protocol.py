@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 import satchel
 from satchel.runners.base import Launch, Program, ProgramLimits, RunRequest
-from satchel.runners.protocol import exchange, to_result
+from satchel.runners.protocol import exchange
 from satchel.runners.reply import read_reply, request_line
 
 LIMITS = ProgramLimits(timeout=5)
@@ -90,42 +89,6 @@ def test_of_standard_error_the_beginning_and_the_end_are_kept(start):
     assert len(found.stderr) < 1100
 
 
-def test_a_call_is_taken_back_at_once(start, cancel):
-    process = start("import time; time.sleep(60)")
-    threading.Timer(0.1, cancel.now).start()
-    began = time.monotonic()
-    found = ask(process, cancel=cancel)
-    assert found.fault == "cancelled"
-    assert time.monotonic() - began < 30
-    assert found.exit.reason == "killed"
-
-
-def test_an_end_that_is_reported_late_keeps_its_name(starter, monkeypatch):
-    limits = ProgramLimits(timeout=5, memory=100 << 20)
-    code = "import time; held = b'x' * (400 << 20); time.sleep(60)"
-    process = starter.start(Launch((*PYTHON, code), (), "/", limits=limits))
-    wait, asked = process.wait, []
-
-    def busy(timeout):
-        asked.append(timeout)
-        return wait(timeout) if len(asked) > 1 else None
-
-    monkeypatch.setattr(process, "wait", busy)
-    try:
-        assert ask(process, limits=limits).fault == "memory"
-    finally:
-        process.close()
-
-
-@pytest.mark.req("E6")
-def test_output_is_cut_and_the_cut_is_announced(start):
-    limits = ProgramLimits(timeout=5)
-    process = start("import json; print(json.dumps({'output': 'é' * 10_000, 'error': ''}))")
-    result = to_result(ask(process, limits=limits), limits, "none", "cold")
-    assert result.truncated == 2000
-    assert result.output.startswith("é" * 8000 + "… [2,000 more characters were cut;")
-
-
 def test_a_kept_process_that_answers_before_it_has_read_is_found_out(start):
     process = start(
         'import os, time; os.read(0, 10); os.write(1, b\'{"output": ""}\\n\'); time.sleep(60)'
@@ -138,14 +101,6 @@ def test_a_kept_process_that_answers_before_it_has_read_is_found_out(start):
 
 def asked(arguments) -> bytes:
     return request_line(RunRequest("s", "excel_read", arguments, Program((), "", "c")))
-
-
-def test_a_call_that_may_be_made_again_has_a_key():
-    request = RunRequest("s", "send", {"to": "a"}, Program((), "", "c"), key='weekly:"send":1')
-    assert json.loads(request_line(request)) == {
-        "arguments": {"to": "a"},
-        "key": 'weekly:"send":1',
-    }
 
 
 def test_text_goes_as_it_is_but_for_what_some_take_for_the_end_of_a_line():

@@ -444,16 +444,3 @@ def test_a_project_cannot_switch_the_sandbox_off(tmp_path):
     settings = load_settings(str(tmp_path), env={"HOME": str(tmp_path)})
     assert settings.sandbox == "required"
     assert [one[::2] for one in settings.remarks] == [("setting-refused", "sandbox")]
-
-
-def test_the_probe_is_made_once(tier):
-    first = tiers.probe(tier)
-    assert first.holds, first.why
-    assert tiers.probe(tier) is first
-
-
-def test_the_control_gets_out():
-    found = tiers.bare()
-    assert not found.holds
-    assert set(found.rows.values()) == {"escaped"}
-    assert sys.platform == "linux"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 
 import pytest
 
 from needs import needs
 from runners.leftovers import eventually
-from satchel.runners import pool as pool_module
 from satchel.runners.base import Program, ProgramLimits, ProgramPermissions, RunRequest
 from satchel.runners.pool import Pool
 from satchel.trace import Trace
@@ -77,23 +75,6 @@ def test_one_process_answers_many_calls(pool, program):
     assert [asked for _, asked, _, _ in said] == list(range(1, 21))
     assert [token for *_, token, _ in said] == list(range(20))
     assert pool.counts()["kept"] == 1
-
-
-def test_calls_at_once_have_workers_of_their_own_and_no_more_than_declared(pool, program):
-    said = []
-
-    def call(number: int) -> None:
-        asked = request(program, count=3, token=number, do="time.sleep(0.05)")
-        said.append((number, ask(pool, asked)))
-
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(number for number, _ in said) == list(range(12))
-    assert all(number == token for number, (_, _, token, _) in said)
-    assert 2 <= pool.counts()["kept"] <= 3
 
 
 @pytest.mark.parametrize("tier", ["none"], indirect=True)
@@ -172,21 +153,3 @@ def test_changed_programs_powers_and_limits_get_new_workers(pool, program):
     # How long it may take is the host's business alone.
     assert ask(pool, changed._replace(limits=ProgramLimits(memory=1 << 30, timeout=3)))[1] == 2
     assert pool.counts()["kept"] == 1
-
-
-def test_a_worker_is_replaced_by_memory(pool, program, monkeypatch):
-    monkeypatch.setattr(pool_module, "MEMORY_CHECK_CALLS", 1)
-    limits = ProgramLimits(memory=200 << 20)
-    assert ask(pool, request(program, limits=limits))[1] == 1
-    fill = "kept = bytearray(170 << 20); kept[::4096] = b'x' * len(kept[::4096])"
-    assert ask(pool, request(program, limits=limits, do=fill))[1] == 2
-    assert ask(pool, request(program, limits=limits))[1] == 1
-
-
-def test_a_call_can_be_taken_back(pool, program, cancel):
-    ask(pool, request(program)._replace(cancel=cancel))
-    threading.Timer(0.2, cancel.now).start()
-    began = time.monotonic()
-    hung = request(program, do="time.sleep(60)")._replace(cancel=cancel)
-    assert pool.run(hung).fault == "cancelled"
-    assert time.monotonic() - began < 30

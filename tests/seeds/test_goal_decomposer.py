@@ -122,8 +122,7 @@ def temporal(request, runner, folder):
 
 
 ENGINES = {
-    "local": lambda request, runner, folder: LocalEngine(runner),
-    "local-folder": lambda request, runner, folder: LocalEngine(runner, str(folder / "goals")),
+    "local": lambda request, runner, folder: LocalEngine(runner, str(folder / "goals")),
     "dbos": dbos,
     "temporal": temporal,
 }

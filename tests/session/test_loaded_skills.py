@@ -11,10 +11,6 @@ def refused(session, tool="ReadFile", arguments=None):
     return session.permit(tool, arguments or {"path": "a.md"}) is not None
 
 
-def events(session, kind):
-    return [event for event in session.trace.events if event.kind == kind]
-
-
 def test_loading_again_lifts_nothing_and_says_that_the_skill_changed(talks):
     talks.add("strict", disallowed_tools="ReadFile")
     session = talks.begin()
@@ -44,42 +40,17 @@ def test_a_grant_that_came_later_counts_only_once_the_model_was_told(talks):
     assert not refused(session, "Bash", BASH)
 
 
-# --- turns that fail --------------------------------------------------------------------------
-
-
-def test_a_turn_that_failed_loaded_nothing(talks):
-    talks.add("strict", disallowed_tools="ReadFile")
-    session = talks.begin()
-    session.call("Skill", {"name": "code-review"})
-    mark = session.checkpoint()
-    session.call("Skill", {"name": "strict"})
-    session.forget("code-review")
-    assert refused(session)
-    session.restore(mark)
-    assert list(session.loaded) == ["code-review"]
-    assert session.loaded["code-review"].present
-    assert not refused(session)
-    assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
-    assert "already_loaded" not in session.call("Skill", {"name": "strict"}).data
-    assert events(session, "forgotten")[-1].skills == ("strict",)
-    session.restore(mark)  # a mark can be used again
-    assert list(session.loaded) == ["code-review"]
-
-
 def test_a_reminder_is_given_once_until_it_is_lost_itself(talks):
     session = talks.begin()
     session.call("Skill", {"name": "code-review"})
     session.call("Skill", {"name": "write-docs"})
     assert session.reminder_due() == ""
     session.forget("code-review")
-    mark = session.checkpoint()
     due = session.reminder_due()
     assert 'name="code-review"' in due
     assert "write-docs" not in due
     assert session.reminder_due() == ""
     assert session.loaded["code-review"].reminded
-    session.restore(mark)  # the turn with the reminder failed
-    assert session.reminder_due() == due
     session.forget("code-review")  # the reminder was trimmed away
     assert session.reminder_due() == due
     session.call("Skill", {"name": "code-review"})

@@ -5,19 +5,6 @@ from __future__ import annotations
 import shutil
 
 
-def test_news_of_a_turn_that_failed_come_again(talks):
-    session = talks.begin()
-    session.told()
-    talks.add("brand-new", "Brand new.")
-    mark = session.checkpoint()
-    news = session.news()
-    assert "Brand new." in news
-    assert session.news() == ""
-    session.restore(mark)
-    assert session.news() == news
-    assert session.news() == ""
-
-
 def test_news_that_were_trimmed_away_are_the_difference_from_the_prompt(talks):
     session = talks.begin()
     session.told()

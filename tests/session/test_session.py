@@ -11,7 +11,6 @@ import pytest
 from satchel import Session
 from satchel.errors import InvalidInput
 from satchel.testing import make_skill, make_tool_skill
-from satchel.tools import PROVIDERS
 
 
 def kinds(session, kind):
@@ -89,15 +88,6 @@ def test_what_a_loaded_skill_forbids_is_refused_until_it_is_laid_aside(talks):
 NETWORK = "network: true\n"
 
 
-def test_a_risky_tool_is_refused_where_nobody_can_be_asked(talks):
-    make_tool_skill(talks.place, "weather", more=NETWORK)
-    session = talks.begin()
-    reply = session.call("weather_run", {})
-    assert reply.error.code == "PERMISSION_DENIED"
-    assert "nobody can be asked" in reply.text
-    assert kinds(session, "refused")
-
-
 def test_a_person_is_asked_with_reasons(talks):
     make_tool_skill(talks.place, "weather", more=NETWORK)
     asked = []
@@ -145,13 +135,9 @@ def test_whose_load_is_forbidden_is_not_read_as_a_file(talks):
 
 
 def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(talks):
-    fields = {"disable-model-invocation": True, "context": "fork"}
-    make_skill(talks.place, "deploy", "Deploys.", **fields)
+    make_skill(talks.place, "deploy", "Deploys.", disable_model_invocation=True)
     session = talks.begin()
     wanted = {"path": ".agents/skills/deploy/SKILL.md"}
-    assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
-    fork = session.fork({"name": "deploy"}, as_person=True)
-    assert fork.session.call("ReadFile", wanted).error is None
     assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
     assert session.call("Skill", {"name": "deploy"}, as_person=True).error is None
     assert session.call("ReadFile", wanted).error is None
@@ -206,49 +192,14 @@ def test_a_child_has_its_own_part_and_never_more(talks):
     assert "other" not in news
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_child_has_its_tools_in_every_form(talks, provider):
-    assert len(talks.begin().child(tools=["Skill"]).definitions(provider)) == 1
-
-
-def test_a_skill_that_forks_gets_a_conversation_of_its_own(talks):
-    talks.add("research", body="Find out $ARGUMENTS.\n", context="fork", agent="explorer",
-        model="small", disallowed_tools="SkillSearch")  # fmt: skip
-    session = talks.begin()
-    assert session.fork({"name": "code-review"}) is None
-    assert session.fork({"name": "missing"}) is None
-    fork = session.fork({"name": "research", "args": "why"})
-    assert (fork.name, fork.agent, fork.model) == ("research", "explorer", "small")
-    assert "Find out why." in fork.reply.text
-    assert "research" not in session.loaded
-    assert fork.session.call("SkillSearch", {"query": "x"}).error is not None
-    assert session.call("SkillSearch", {"query": "x"}).status == "success"
-    cycle = fork.session.call("Skill", {"name": "research"})
-    assert "without end" in cycle.text
-
-
-def test_a_skill_that_forks_is_held_to_the_agent_it_names_and_keeps_what_it_approves(talks):
-    talks.add("research", context="fork", agent="explorer", allowed_tools="Bash(git:*)")
-    session = talks.begin(ask=("Bash",))
-    limits = {"explorer": {"include": ("code-*",), "tools": ("Skill", "Bash")}}
-    child = session.fork({"name": "research"}, agents=limits).session
-    assert child.names == ("Skill",)
-    assert "Writes documentation" not in child.prompt
-    assert child.permit("Bash", {"command": "git log"}) is None
-    assert child.permit("Bash", {"command": "rm x"}) is not None
-    assert child.child().permit("Bash", {"command": "git log"}) is not None
-
-
 @pytest.mark.parametrize(
     "name", ["deploy", "/deploy", "$deploy", " deploy ", ".agents/skills/deploy"]
 )
 def test_a_skill_is_judged_by_its_own_name_however_it_is_called(talks, name):
-    talks.add("deploy", "Deploys.", context="fork")
+    talks.add("deploy", "Deploys.")
     talks.add("careful", disallowed_tools="Skill(deploy)")
     session = talks.begin()
     for given in ({"name": name}, {"skill": name}, f'{{"name": "{name}"}}'):
-        assert session.wants_fork(given)
-        assert session.fork(given).name == "deploy"
         assert session.permit("Skill", given) is None
     assert session.call("Skill", {"name": name}).data["name"] == "deploy"
     session.drop("deploy")

@@ -7,7 +7,7 @@ import pytest
 from satchel import Satchel
 from satchel.detect import BaseDetector, Detection, LexicalDetector, Match, SelectionPipeline
 from satchel.errors import InvalidInput
-from satchel.session.shortlist import EXPLORATION_SCORE_RATIO
+from satchel.session.shortlist import CLOSE_SCORE_RATIO
 from satchel.testing import make_skill
 
 NAMES = ("code-review", "write-tests", "pdf-forms", "release-notes", "sql-tuning", "deploy-it")
@@ -69,7 +69,6 @@ def test_the_chosen_ones_are_listed(make):
     satchel = make(Scripted({"pdf-forms": 0.9, "sql-tuning": 0.6}))
     made = satchel.shortlist("fill in this form")
     assert made.listed == ("pdf-forms", "sql-tuning")
-    assert made.explored == ""
     assert made.reason == ""
     assert made.answer.fit == 0.9
     assert '<skill name="pdf-forms">Helps with pdf forms.</skill>' in made.text
@@ -77,7 +76,6 @@ def test_the_chosen_ones_are_listed(make):
     event = satchel.trace.events[-1]
     assert event.kind == "selected"
     assert event.values["listed"] == ["pdf-forms", "sql-tuning"]
-    assert event.values["explored"] == ""
 
 
 def test_no_more_than_the_setting_are_listed(make):
@@ -100,7 +98,7 @@ def test_zero_turns_it_off(make):
 def test_when_no_skill_fits_nothing_is_said(make):
     satchel = make(Scripted({}, {"pdf-forms": 0.4}, fit=0.2))
     made = satchel.shortlist("cook a soup")
-    assert (made.text, made.listed, made.explored) == ("", (), "")
+    assert (made.text, made.listed) == ("", ())
     assert made.reason == "no skill fits: the best is 0.20 sure, below 0.50"
     assert satchel.trace.events[-1].kind == "selected"
     assert satchel.with_shortlist("cook a soup") == "cook a soup"
@@ -111,7 +109,6 @@ def test_all_who_were_called_by_name_are_listed_and_nobody_is_put_forward(make):
     detector = Scripted(dict.fromkeys(asked, 1.0), {"deploy-it": 1.0}, asked=asked)
     made = make(detector, shortlist=2).shortlist("use these")
     assert made.listed == asked
-    assert made.explored == ""
     assert made.text.count('note="asked for by name"') == 4
 
 
@@ -135,42 +132,27 @@ def test_what_a_model_may_not_load_is_not_named(make, project):
     assert made.reason == "the chosen skills are not offered to models"
 
 
-# --- the place for who was never loaded ---------------------------------------------------
+# --- the place for one that came close ----------------------------------------------------
 
 
-def test_a_skill_that_was_never_loaded_gets_one_more_place(make):
-    detector = Scripted(
-        {"pdf-forms": 1.0, "sql-tuning": 0.5},
-        {"code-review": 0.49, "write-tests": 0.45, "deploy-it": 0.44},
-    )
-    satchel = make(detector)
-    first = satchel.shortlist("x")
-    assert first.listed == ("pdf-forms", "sql-tuning", "code-review")
-    assert first.explored == "code-review"
-    assert satchel.shortlist("x") == first._replace(answer=satchel.shortlist("x").answer)
-    load(satchel, "code-review")
-    assert satchel.shortlist("x").explored == "write-tests"
-    later = make(detector)  # another process, the same history
-    assert later.shortlist("x").explored == "write-tests"
-    load(later, "write-tests", "deploy-it")
-    made = later.shortlist("x")
-    assert (made.listed, made.explored) == (("pdf-forms", "sql-tuning"), "")
-
-
-def test_only_who_came_close_gets_that_place(make):
-    weakest = 0.5
-    for score, explored in [
-        (weakest * EXPLORATION_SCORE_RATIO, "deploy-it"),
-        (weakest * EXPLORATION_SCORE_RATIO - 0.01, ""),
-    ]:
-        detector = Scripted({"pdf-forms": 1.0, "sql-tuning": weakest}, {"deploy-it": score})
-        assert make(detector).shortlist("x").explored == explored
+@pytest.mark.parametrize(
+    ("close", "copies", "extra"),
+    [
+        ({"deploy-it": 0.49, "sql-tuning": 0.45}, (), ("deploy-it",)),
+        ({"deploy-it": 0.5 * CLOSE_SCORE_RATIO}, (), ("deploy-it",)),
+        ({"deploy-it": 0.5 * CLOSE_SCORE_RATIO - 0.01}, (), ()),
+        ({"deploy-it": 0.5}, (("deploy-it", "pdf-forms"),), ()),
+    ],
+)
+def test_the_best_that_came_close_gets_one_more_place(make, close, copies, extra):
+    detector = Scripted({"pdf-forms": 1.0, "code-review": 0.5}, close, collapsed=copies)
+    assert make(detector).shortlist("x").listed == ("pdf-forms", "code-review", *extra)
 
 
 def test_who_is_ruled_out_is_not_put_forward(make):
     detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0, "sql-tuning": 0.9})
-    satchel = make(SelectionPipeline(detector))
-    assert satchel.shortlist("Fill it in, but do not use deploy-it").explored == "sql-tuning"
+    made = make(SelectionPipeline(detector)).shortlist("Fill it in, but do not use deploy-it")
+    assert made.listed == ("pdf-forms", "sql-tuning")
 
 
 # --- what it leaves alone -----------------------------------------------------------------
@@ -271,12 +253,6 @@ def test_a_detector_that_fails_costs_the_block_and_nothing_else(make, error):
     assert satchel.tools().definitions() == before
 
 
-def test_a_history_that_cannot_be_read_is_an_empty_one(make, tmp_path):
-    (tmp_path / "home/state/trace.jsonl").mkdir(parents=True)
-    satchel = make(Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0}))
-    assert satchel.shortlist("x").listed == ("pdf-forms", "deploy-it")
-
-
 # --- what is recorded -----------------------------------------------------------------------
 
 
@@ -345,9 +321,3 @@ def test_what_is_no_number_of_skills_is_told_so(make, limit):
         with pytest.raises(InvalidInput, match="is not valid") as told:
             ask("fill in forms", limit=limit)
         assert told.value.hint == "Give a whole number that is at least 1"
-
-
-def test_a_near_copy_of_a_chosen_one_does_not_get_that_place(make):
-    copies = (("deploy-it", "pdf-forms"),)
-    detector = Scripted({"pdf-forms": 1.0}, {"deploy-it": 1.0}, collapsed=copies)
-    assert make(detector).shortlist("x").explored == ""

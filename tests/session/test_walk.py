@@ -85,35 +85,3 @@ def test_an_asynchronous_call_takes_the_same_steps(talks, walk):
     assert session.loaded["code-review"].present
     assert (counts["parsed"], counts["resolved"], counts["read"]) == (1, 1, 1)
     assert counts["refreshed"] == 0
-
-
-def test_a_skill_that_is_new_in_a_turn_costs_one_refresh(talks, walk):
-    session = talks.begin()
-    session.tail("hello")
-    counts = walk(lambda: session.call("Skill", {"name": "no-such-skill"}))
-    assert (counts["parsed"], counts["read"], counts["refreshed"]) == (1, 0, 1)
-
-
-def test_a_second_load_is_answered_from_one_read(talks, walk):
-    session = talks.begin()
-    session.tail("hello")
-    session.call("Skill", {"name": "code-review"})
-    counts = walk(lambda: session.call("Skill", {"name": "code-review"}))
-    assert (counts["parsed"], counts["resolved"], counts["read"]) == (1, 1, 1)
-
-
-def test_a_host_that_asks_for_a_fork_first_still_resolves_once(talks, walk):
-    talks.add("deploy", "Deploys.", context="fork")
-    session = talks.begin()
-    session.tail("hello")
-    forks = []
-
-    def act():
-        found = session.resolve("Skill", {"name": "deploy"})
-        assert session.wants_fork(found)
-        assert session.permit("Skill", found) is None
-        forks.append(session.fork(found))
-
-    counts = walk(act)
-    assert forks[0].reply.status == "success"
-    assert (counts["parsed"], counts["resolved"], counts["read"]) == (1, 1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -20,8 +19,8 @@ from satchel.skill.trigger_file import (
 )
 
 
-def _read(text: str, path: str = "evals/triggers.yaml"):
-    return read_triggers(text.encode(), path)
+def _read(text: str):
+    return read_triggers(text.encode())
 
 
 def test_texts_and_tables_are_prompts():
@@ -31,7 +30,7 @@ def test_texts_and_tables_are_prompts():
         "  - prompt: Look over this diff\n"
         "    note: from a user\n"
         "should_not:\n"
-        "  - {query: Write a release note, instead: release-notes}\n"
+        "  - {prompt: Write a release note, instead: release-notes}\n"
         "  - 2026\n"
     )
     assert read.problems == ()
@@ -41,21 +40,6 @@ def test_texts_and_tables_are_prompts():
         TriggerPrompt("Write a release note", fires=False, line=6, instead="release-notes"),
         TriggerPrompt("2026", fires=False, line=7),
     )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Should Trigger: Review my code\nshould-not: [Bake a cake]\n",
-        "should: [Review my code]\nshould: []\nshouldn't: [Bake a cake]\n",
-        "should:\nshould_not:\n  - Bake a cake\nshould_fire:\n  - Review   my\n    code\n",
-    ],
-)
-def test_other_spellings_mean_the_same(text):
-    read = _read(text)
-    assert read.problems == ()
-    found = {(one.text, one.fires) for one in read.prompts}
-    assert found == {("Review my code", True), ("Bake a cake", False)}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +54,7 @@ def test_other_spellings_mean_the_same(text):
         ("should:\n  - {skill: x}\n", [("triggers-row", 2)]),
         ("should:\n  - x\n  - Fix this bug: it crashes\n", [("triggers-row", 3)]),
         ("should:\n  - prompt: x\n    instaed: y\n", [("triggers-key", 3)]),
-        ("- x\n", [("triggers-side", 1)]),
+        ("- x\n", [("triggers-shape", 1)]),
         ("should:\n  - One  thing\nshould_not:\n  - one thing\n", [("triggers-twice", 4)]),
         (f"should: [{'x' * (MAX_PROMPT_CHARS + 1)}]\n", [("triggers-long", 1)]),
         ("#" * (MAX_FILE_BYTES + 1), [("triggers-large", 0)]),
@@ -88,32 +72,13 @@ def test_a_problem_names_its_line(text, problems):
     read = _read(text)
     assert all(one.message and one.fix for one in read.problems)
     assert [(one.code, one.line) for one in read.problems] == problems
-    assert read.broken
+    assert read.problems
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_whatever_the_bytes_are_there_is_an_answer(data):
-    for path in ("evals/triggers.yaml", "evals/triggers.json"):
-        read = read_triggers(data, path)
-        assert read.prompts or read.problems
-
-
-@given(
-    st.lists(
-        st.text(st.characters(blacklist_categories=("Cc", "Cs", "Zl", "Zp", "Cn")), max_size=60)
-        .map(lambda text: " ".join(text.split()))
-        .filter(bool),
-        min_size=1,
-        max_size=10,
-        unique_by=str.lower,
-    )
-)
-def test_any_prompt_in_json_comes_back(texts):
-    rows = [{"query": text, "should_trigger": at % 2 == 0} for at, text in enumerate(texts)]
-    for indent, plain in ((None, True), (2, False), ("\t", True)):
-        written = json.dumps(rows, indent=indent, ensure_ascii=plain)
-        found = _read(written, "evals/triggers.json").prompts
-        assert [{"query": one.text, "should_trigger": one.fires} for one in found] == rows
+    read = read_triggers(data)
+    assert read.prompts or read.problems
 
 
 def test_a_folder_has_one_file(tmp_path):
@@ -121,17 +86,11 @@ def test_a_folder_has_one_file(tmp_path):
     assert not has_triggers(str(tmp_path))
     evals = tmp_path / "evals"
     evals.mkdir()
-    (evals / "triggers.json").write_text('[{"query": "a", "should_trigger": true}]')
+    (evals / "triggers.yaml").write_text("should: [b]\n")
     assert has_triggers(str(tmp_path))
     read = load_triggers(str(tmp_path))
     assert read is not None
-    assert (read.path, read.broken) == (str(evals / "triggers.json"), ())
-    (evals / "triggers.yaml").write_text("should: [b]\n")
-    read = load_triggers(str(tmp_path))
-    assert read is not None
-    assert [one.text for one in read.prompts] == ["b"]
-    assert [one.code for one in read.problems] == ["two-files"]
-    assert read.broken == ()
+    assert ([one.text for one in read.prompts], read.problems) == (["b"], ())
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "large"])
@@ -151,6 +110,6 @@ def test_what_is_no_plain_file_inside_is_not_read(kind, tmp_path):
     read = load_triggers(str(folder))
     assert read is not None
     assert read.prompts == ()
-    (problem,) = read.broken
+    (problem,) = read.problems
     assert problem.code == ("triggers-large" if kind == "large" else "unreadable")
     assert problem.path == str(path)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from satchel.errors import Unsafe
 from satchel.skill.file_tree import MemoryTree, hash_tree
-from satchel.store.archive import BOUNDS, open_archive
+from satchel.store.archive import open_archive
 from satchel.store.export import write_archive
 from satchel.store.sources import subtree
 from sizes import sized
@@ -64,9 +64,8 @@ def _fill_tar(target, mode, form, *, dotted=False) -> None:
             made.addfile(info, io.BytesIO(data))
 
 
-def _check(path, kind: str) -> None:
+def _check(path) -> None:
     with open_archive(str(path)) as tree:
-        assert tree.kind == kind
         assert hash_tree(tree) == WANT
         assert tree.ignored == ()
 
@@ -75,25 +74,14 @@ def _check(path, kind: str) -> None:
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_zip(tmp_path, method, folders):
     _fill_zip(tmp_path / "a.zip", method, folders=folders)
-    _check(tmp_path / "a.zip", "zip")
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(240)
-def test_a_zip_of_more_files_than_a_short_number_holds(tmp_path):
-    target = str(tmp_path / "a.zip")
-    with zipfile.ZipFile(target, "w") as made:
-        for number in range(65_536):
-            made.writestr(f"{number}", b"")
-    with open_archive(target, BOUNDS._replace(entries=100_000)) as read:
-        assert len(read.files) == 65_536
+    _check(tmp_path / "a.zip")
 
 
 FORMS = {"ustar": tarfile.USTAR_FORMAT, "pax": tarfile.PAX_FORMAT, "gnu": tarfile.GNU_FORMAT}
 
 
 @pytest.mark.parametrize("dotted", [False, True])
-@pytest.mark.parametrize("packing", ["", "gz", "bz2", "xz"])
+@pytest.mark.parametrize("packing", ["", "gz"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_tar(tmp_path, form, packing, dotted):
     path = tmp_path / "a.tar"
@@ -103,7 +91,7 @@ def test_a_tar(tmp_path, form, packing, dotted):
         # ustar has no room for the long name: the others show it
         assert form == "ustar"
         return
-    _check(path, f"tar.{packing}" if packing else "tar")
+    _check(path)
 
 
 def test_what_desktops_leave_behind_is_left_out_and_named(tmp_path):
@@ -170,7 +158,6 @@ def bases(tmp_path_factory) -> dict[str, bytes]:
     pipe = Pipe()
     _fill_zip(pipe, zipfile.ZIP_DEFLATED)
     (folder / "late").write_bytes(pipe.data)
-    _fill_tar(folder / "tar", "w:", tarfile.PAX_FORMAT)
     _fill_tar(folder / "tar.gz", "w:gz", tarfile.GNU_FORMAT)
     return {name: (folder / name).read_bytes() for name in os.listdir(folder)}
 
@@ -192,10 +179,10 @@ def test_a_flipped_bit_is_a_refusal_or_nothing_at_all(tmp_path, bases, x):
             found = hash_tree(tree)
     except Unsafe:
         return
-    if form in {"zip", "late"}:
-        # A name may differ if both headers were hit alike, or a mode; content never does.
-        for path, mark in found.files.items():
-            if path in WANT.files:
-                assert mark.removesuffix(" x") == WANT.files[path].removesuffix(" x")
-    elif form == "tar.gz":
+    if form == "tar.gz":
         assert found == WANT  # only the gzip header has bits that mean nothing
+        return
+    # A name may differ if both headers were hit alike, or a mode; content never does.
+    for path, mark in found.files.items():
+        if path in WANT.files:
+            assert mark.removesuffix(" x") == WANT.files[path].removesuffix(" x")

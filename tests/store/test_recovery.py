@@ -60,8 +60,7 @@ def test_every_stop_after_the_journal_is_finished(project, scope, crash, monkeyp
         monkeypatch.setattr(_fs, "_swap", lambda *_: errno.ENOSYS)
     crash(where)
     (repair,) = recover(scope)
-    assert repair.text == "The update of `alpha` was interrupted; it was finished"
-    assert (repair.op, repair.ids) == ("update", ("alpha",))
+    assert repair == "The update of `alpha` was interrupted; it was finished"
     assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
     assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 2)
     assert os.listdir(scope.part("stage")) == []
@@ -74,7 +73,7 @@ def test_every_stop_after_the_journal_is_finished(project, scope, crash, monkeyp
 def test_a_stop_before_the_journal_leaves_the_old_state(scope, crash):
     crash("commit_locked")
     (repair,) = recover(scope)
-    assert "left behind" in repair.text
+    assert "left behind" in repair
     assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     assert len(history(scope)) == 1
 
@@ -87,7 +86,7 @@ def test_a_recovery_that_is_interrupted_is_done_again(scope, crash, monkeypatch)
             with pytest.raises(Crash):
                 recover(scope)
     (repair,) = recover(scope)
-    assert repair.text.endswith("it was finished")
+    assert repair.endswith("it was finished")
     assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
 
 
@@ -95,7 +94,7 @@ def test_edits_made_between_crash_and_recovery_go_to_the_history(scope, crash):
     crash("_execute_change")
     mine = edit(scope, "alpha", "mine\n")
     (repair,) = recover(scope)
-    assert "was edited meanwhile" in repair.text
+    assert "was edited meanwhile" in repair
     assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
     undo(scope)
     assert works.present(scope, "alpha") == mine
@@ -106,7 +105,7 @@ def test_a_journal_whose_stage_is_gone_changes_nothing(scope, crash):
     for name in os.listdir(scope.part("stage")):
         shutil.rmtree(scope.part("stage", name))
     (repair,) = recover(scope)
-    assert "the old state holds" in repair.text
+    assert "the old state holds" in repair
     assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     assert read_lock(scope.lock)["alpha"].tree == works.digest_of("alpha", 1)
 
@@ -116,7 +115,7 @@ def test_a_damaged_journal_is_set_aside(project, scope, damage):
     with open(scope.part("journal.json"), "wb") as stream:
         stream.write(damage)
     (repair,) = recover(scope)
-    assert "set aside" in repair.text
+    assert "set aside" in repair
     assert works.present(scope, "alpha") == works.digest_of("alpha", 1)
     assert os.path.exists(scope.part("journal-damaged.json"))
     works.transactions(project, "update", "alpha", 2)
@@ -141,7 +140,7 @@ def test_a_journal_that_came_with_a_project_reaches_nothing_outside(project, sco
     with open(scope.part("journal.json"), "wb") as stream:
         stream.write(render_record(record))
     (repair,) = recover(scope)
-    assert "set aside" in repair.text
+    assert "set aside" in repair
     assert os.path.isdir(precious)
 
 
@@ -155,7 +154,7 @@ def test_a_journal_through_a_link_reaches_nothing_outside(project, scope, link):
     with open(scope.part("journal.json"), "wb") as stream:
         stream.write(render_record(TransactionRecord(9, "import", "", "", (change,))))
     (repair, *_) = recover(scope)
-    assert "set aside" in repair.text
+    assert "set aside" in repair
     assert os.listdir(outside) == ["new"]
 
 
@@ -170,7 +169,7 @@ def test_a_recovery_that_the_disk_refuses_says_so_and_can_be_repeated(scope, cra
         with pytest.raises(Refused, match="cannot be finished") as caught:
             recover(scope)
     assert scope.folder in caught.value.message
-    assert recover(scope)[0].text.endswith("it was finished")
+    assert recover(scope)[0].endswith("it was finished")
 
 
 def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypatch):
@@ -179,14 +178,11 @@ def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypa
         patch.setattr(transaction, "write_lockfile", stop)
         with bench.store.plan_remove(["greet"]) as plan, pytest.raises(Crash):
             bench.store.apply(plan)
-    (problem,) = [one for one in bench.satchel.problems() if one.code == "change-interrupted"]
-    assert problem.message == "A change of `greet` was interrupted"
     with bench.store.plan_install() as plan:  # it would bring back what was removed
         assert plan.steps == ()
         receipt = bench.store.apply(plan)
     assert receipt.repaired == ("The remove of `greet` was interrupted; it was finished",)
     assert not bench.skills.joinpath("greet").exists()
-    assert [one.code for one in bench.satchel.problems()] == []
 
 
 @pytest.mark.parametrize("way", ["install", "update"])

@@ -15,7 +15,7 @@ from satchel.store.signing import (
     add_signer,
     check_signature,
     list_signers,
-    remove_signer,
+    revoke_signer,
     sign_folder,
     signed_digest,
     signer_of,
@@ -145,9 +145,12 @@ def test_a_stranger_is_not_the_same_as_a_forgery(folder, key, signers):
 
 def test_a_key_counts_until_its_day(folder, key, signers):
     sign_folder(str(folder), str(key))
-    add_signer(signers, ADA, public(key), "2999-12-31")
-    assert verify(folder, signers).identity == ADA
-    add_signer(signers, ADA, public(key), "2020-01-01")
+    add_signer(signers, ADA, public(key))
+    with open(signers.allowed, encoding="utf-8") as file:
+        line = file.read()
+    dated = line.replace('namespaces="satchel"', 'namespaces="satchel",valid-before="20200101"')
+    with open(signers.allowed, "w", encoding="utf-8") as file:
+        file.write(dated)
     assert [one.until for one in list_signers(signers)] == ["2020-01-01"]
     with pytest.raises(Refused, match="has expired"):
         verify(folder, signers)
@@ -251,7 +254,7 @@ def test_signing_replaces_a_link_and_not_what_it_leads_to(folder, tmp_path, key)
 
 def test_a_revoked_key_never_counts_again(folder, key, trusted):
     sign_folder(str(folder), str(key))
-    remove_signer(trusted, ADA, revoke=True)
+    revoke_signer(trusted, ADA)
     assert state(folder, trusted) == "unknown-signer"
     with pytest.raises(Refused, match="revoked"):
         add_signer(trusted, "somebody@example.org", public(key))
@@ -267,7 +270,7 @@ def test_a_revocation_list_of_openssh_is_obeyed(folder, key, trusted):
     with pytest.raises(Refused, match="was revoked"):
         verify(folder, trusted)
     with pytest.raises(SettingsError, match="cannot be read"):
-        remove_signer(trusted, ADA, revoke=True)
+        revoke_signer(trusted, ADA)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a,b", "*", "a\nb", '"a', "#a", "!a"])

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from satchel.errors import Unsafe
+from satchel.library.lockfile import LockedSource
 from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.store.archive import ArchiveLimits
 from satchel.store.export import write_archive
@@ -21,7 +22,7 @@ def test_a_folder_has_the_seal_of_what_is_in_it(tmp_path):
     base = str(tmp_path / "project" / ".agents")
     source = source_of(folder, base=base)
     with source.fetch() as bundle:
-        assert bundle.place == ("folder", "../vendor/good", "", "", "")
+        assert bundle.place == LockedSource("folder", "../vendor/good")
         assert [found.id for found in find_skills(bundle.tree, name=bundle.name)] == ["good"]
         assert (
             hash_tree(subtree(bundle.tree))
@@ -74,7 +75,7 @@ def test_an_archive_gives_its_skills_and_is_found_again(tmp_path):
     base = str(tmp_path / ".agents")
     made = write_archive(good_tree(), str(tmp_path / "packed.zip"), prefix="good")
     with source_of(made.path, base=base).fetch() as bundle:
-        assert bundle.place == ("archive", "../packed.zip", "", "", "")
+        assert bundle.place == LockedSource("archive", "../packed.zip")
         assert bundle.name == "packed"
         (found,) = find_skills(bundle.tree)
         assert bundle.place_of(found.path).path == "good"

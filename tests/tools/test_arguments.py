@@ -32,13 +32,14 @@ CODE = "```\nrun $1/$2.md\n``` for $1.50 and $5"
         ("$ARGUMENTS_LIST", "x", {}, "$ARGUMENTS_LIST\n\nARGUMENTS: x"),
         # One by its place, or by its name.
         ("$ARGUMENTS[0]|$ARGUMENTS[1]|$1", "1 '2 b'", {}, "1|2 b|1"),
-        ("From $1 to $2", "here there", {}, "From here to there"),
+        ("From $1 to $2", "here there", {"hint": "[from] [to]"}, "From here to there"),
         ("$ARGUMENTS[5]|$1", "a", {}, "|a"),
         ("$issue $issue_id $who $whom", "7 8 me", NAMES, "7 8 me $whom"),
         ("$issue $issue_id", "7", NAMES, "7 "),
         ("$issue", "", NAMES, ""),
         # What no placeholder took is appended.
-        ("Only $1", "a b", {}, "Only a\n\nARGUMENTS: a b"),
+        ("Only $1", "a b", {"hint": "[one]"}, "Only a\n\nARGUMENTS: a b"),
+        ("Only $1", "a b", {}, "Only $1\n\nARGUMENTS: a b"),
         # A skill that declares arguments may use them anywhere.
         (CODE, "a b", {"hint": "[from] [to]"}, "```\nrun a/b.md\n``` for $1.50 and $5"),
         (CODE, "", {"hint": "<from> <to>"}, "```\nrun /.md\n``` for $1.50 and $5"),

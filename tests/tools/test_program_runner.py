@@ -60,6 +60,15 @@ def test_a_program_that_may_not_read_files_says_what_is_missing(satchel, tool_sk
     assert "`files: read`" in reply.text
 
 
+@pytest.mark.parametrize("code", ["socket.create_connection(('127.0.0.1', 9), 1)",
+                                  "urllib.request.urlopen('http://example.com')"])  # fmt: skip
+def test_a_program_that_may_not_use_the_network_says_what_is_missing(satchel, tool_skill, code):
+    tool_skill("asks", f"import socket, urllib.request\n{code}\n")
+    reply = satchel.tools().call("asks_run", {})
+    assert reply.error.code == "EXECUTION_ERROR"
+    assert "`network: true`" in reply.text
+
+
 @pytest.mark.req("E6")
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("tier", ["bwrap", "landlock"])

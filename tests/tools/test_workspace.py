@@ -39,7 +39,7 @@ def test_a_link_is_not_written_through(here, tmp_path):
 @pytest.mark.req("E7")
 def test_a_file_is_replaced_only_when_told(here):
     first = here.write("a/b/c.txt", b"one", overwrite=False)
-    assert (first.path, first.replaced, first.folders) == ("a/b/c.txt", False, ("a", "a/b"))
+    assert (first.path, first.replaced) == ("a/b/c.txt", False)
     assert failed(here.write, "a/b/c.txt", b"two", overwrite=False) == "exists"
     assert failed(here.check_target, "a/b/c.txt", overwrite=False) == "exists"
     assert here.read("a/b/c.txt") == b"one"

@@ -40,7 +40,7 @@ def test_the_page_shows_what_is_set(many):
 
 def test_a_move_shows_exactly_what_the_catalogue_makes(many):
     for budget in (0, 300, 1_000, 3_000, 12_000, 40_000):
-        for form in ("xml", "markdown", "json"):
+        for form in ("xml", "markdown"):
             text = many.part(f"/catalogue?budget={budget}&form={form}").text
             made = many.satchel.preview(budget, form)
             assert "<html" not in text

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from model_server import Reply, loopback
 from satchel.errors import StepFailed
 from satchel.goals.engines.factory import Background, local_folder
 from satchel.goals.engines.local import LocalEngine
@@ -178,15 +179,14 @@ def test_a_step_shows_what_it_was_told_and_what_it_gave(visit, elsewhere, skill)
         inputs={"who": EVIL},
     )
     first = visit.part("/goals/week/steps/first").text
-    assert EVIL not in first
-    assert "<mark" in first
+    assert "a table for {{inputs.who}}" in first
     assert "&#34;rows&#34;: [" in first
     assert "1,200 tokens in" in first
     assert "$0.5000" in first
     second = visit.part("/goals/week/steps/second").text
     assert re.search(r'<a href="/skill\?ref=[^"]+">greeting</a>', second)
     assert "clock_read" in second
-    assert "last did it" in second
+    assert "{{steps.last.output}}" in second
     assert visit.part("/goals/week/steps/none").status_code == 404
     assert "second did it" in visit.get("/goals/week?step=second").text
 
@@ -290,20 +290,58 @@ def test_a_tool_of_a_new_goal_has_to_be_allowed(visit, skill, elsewhere):
     assert visit.post(draft).status_code == 303
 
 
-def test_a_plan_of_words_needs_a_model_and_shows_why_it_failed(project, monkeypatch, request):
-    monkeypatch.delenv("SATCHEL_MODEL")
-    visit = request.getfixturevalue("visit")
-    page = visit.get("/goals/+new").text
-    assert "No model is configured" in page
-    assert 'rows="5" required maxlength="20000" disabled' in page
-    draft = draft_of(visit, data={"words": "Report what happened"})
-    assert "Making a plan…" in visit.get(draft).text
-    end = time.monotonic() + 25
-    while 'role="alert"' not in (text := visit.part(draft).text):
+WORDS = "Report the week\r\n\r\n" + '- "sales" of each day: 销售 --file\r\n' * 400
+
+
+def planned(visit, draft: str):
+    """The answer to the poll of the page once the process has ended."""
+    end = time.monotonic() + 50
+    while "Making a plan…" in (answer := visit.part(draft)).text:
         assert time.monotonic() < end
         time.sleep(0.1)
+    return answer
+
+
+@pytest.mark.req("C6")
+def test_a_goal_starts_from_words(visit, elsewhere):
+    steps = [{"id": "look", "prompt": "Look"}, {"id": "tell", "prompt": "{{steps.look.output}}"}]
+    with loopback([Reply(calls=[("submit_plan", {"goal": "-", "steps": steps})])]) as server:
+        assert 'maxlength="20000">' in visit.get("/goals/+new").text
+        draft = draft_of(visit, data={"words": WORDS})
+        assert "Making a plan…" in visit.get(draft).text
+        assert visit.post(draft).status_code == 409
+        answer = planned(visit, draft)
+        assert answer.headers.get("HX-Redirect") == draft, answer.text
+    said = WORDS.replace("\r\n", "\n").strip()
+    assert said in server.requests[0].last_user
+    text = visit.get(draft).text
+    assert "<td>look</td>" in text
+    assert "Start goal" in text
+    goal = visit.post(draft).headers["location"].rpartition("/")[2]
+    until(visit, goal, "done")
+    plan = elsewhere.do(elsewhere.engine.report(goal)).plan
+    assert (plan.goal, [one.id for one in plan.steps]) == (said, ["look", "tell"])
+
+
+def test_words_without_a_plan_show_why(visit):
+    with loopback([Reply("no such key", status=401)]):
+        draft = draft_of(visit, data={"words": "Report the week"})
+        text = planned(visit, draft).text
+    assert 'role="alert"' in text
     assert "error: " in text
+    assert "no such key" in text
     assert visit.post(draft).status_code == 409
+
+
+def test_words_need_a_model(monkeypatch, enter):
+    monkeypatch.delenv("SATCHEL_MODEL")
+    visit = enter(trust="all")
+    page = visit.get("/goals/+new").text
+    assert "No model is configured" in page
+    assert 'maxlength="20000" disabled>' in page
+    refused = visit.post("/goals/+new", data={"words": "Report the week"})
+    assert refused.status_code == 422
+    assert "Report the week" in refused.text, "what was typed is kept"
 
 
 # --- actions ------------------------------------------------------------------------------

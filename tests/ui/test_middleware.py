@@ -16,14 +16,12 @@ from starlette.websockets import WebSocketDisconnect
 from satchel.satchel import Satchel
 from satchel.ui.auth import (
     ATTEMPT_DELAY_S,
-    COOKIE_RENEWAL_S,
     LINK_LIFETIME_S,
     LOCKOUT_S,
     MAX_ATTEMPTS,
     SESSION_IDLE_S,
     UiAccess,
 )
-from satchel.ui.auth import MAX_STREAMS_PER_SESSION as MAX_STREAMS
 from satchel.ui.middleware import MAX_FORM_BYTES, MAX_UPLOAD_BODY_BYTES, LimitedBody, limit_of
 from satchel.ui.server import PAGES, make_app
 from ui_dom import EVIL, check
@@ -132,7 +130,7 @@ def test_behind_a_proxy_or_under_a_public_name_no_folder_is_imported(project, tm
             headers = {**cookie, "Origin": f"{scheme}://127.0.0.1"}
             form = {"source": str(tmp_path)}
             answer = client.post("/skills/import/git", data=form, headers=headers)
-            assert answer.status_code == 422, more
+            assert answer.status_code == 403, more
 
 
 def test_a_target_that_is_no_path_is_refused_and_none_leads_elsewhere(visit):
@@ -236,50 +234,17 @@ def test_a_session_ends_by_signing_out_and_by_time(visit):
     assert not access.is_valid(session)
 
 
-def test_what_is_sent_after_a_session_ended_is_given_back(visit):
+def test_what_is_sent_after_a_session_ended_is_refused_and_the_page_stays(visit):
     visit.client.cookies.clear()
-    typed = {"digest": "0123456789", "text": f"hours of work {EVIL}\n" + "工作" * 200_000}
-    for language in ("en", "zh"):
+    for language, words in (("en", "You are signed out"), ("zh", "已退出")):
         headers = {"Origin": "http://127.0.0.1", "Accept-Language": language}
-        for sent in ({"data": typed}, {"files": {key: (None, one) for key, one in typed.items()}}):
-            door = visit.client.post("/skill/edit?ref=mine", headers=headers, **sent)
-            assert (door.status_code, door.headers["content-type"][:9]) == (401, "text/html")
-            assert 'role="alert"' in door.text
-            assert "hours of work" in door.text
-            assert "工作" * 200_000 in door.text
-            assert "0123456789" not in door.text
-            check(door.text)
-        for sent in (b"\xff=%ff%zz", b"&" * 5_000, b"text=" + b"y " * 3_000_000):
-            odd = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
-            answer = visit.client.post("/skill/edit", content=sent, headers=odd)
-            assert answer.status_code in {401, 413}
         for path in ("/goals/x/answer", "/skill/edit/check?ref=mine", "/skills/import/zip"):
+            assert visit.client.post(path, headers=headers).status_code == 401
             note = visit.client.post(path, headers={**headers, "HX-Request": "true"})
             assert (note.status_code, note.headers["hx-retarget"]) == (401, "#notes")
+            assert 'role="alert"' in note.text
+            assert words in note.text
             assert "hx-redirect" not in note.headers, "it would lead away from what was typed"
-            check(note.text)
-
-
-def test_a_cookie_in_use_lives_as_long_as_its_session(project):
-    now = [0.0]
-    access = UiAccess(clock=lambda: now[0])
-    with serving(project, access) as client:
-        client.get(f"/enter?token={access.new_link()}")
-        secret = client.cookies["satchel"]
-        assert "set-cookie" not in client.get("/nowhere").headers
-        now[0] += COOKIE_RENEWAL_S
-        assert "set-cookie" not in client.get("/static/satchel.css?v=1").headers
-        given = client.get("/nowhere").headers["set-cookie"]
-        assert given.startswith(f"satchel={secret};")
-        for flag in ("HttpOnly", "SameSite=strict", "Path=/", f"Max-Age={int(SESSION_IDLE_S)}"):
-            assert flag in given
-        now[0] += COOKIE_RENEWAL_S
-        headers = {"Origin": "http://127.0.0.1"}
-        assert client.get("/session").status_code == 204
-        now[0] += COOKIE_RENEWAL_S
-        gone = client.post("/leave", headers=headers).headers.get_list("set-cookie")
-        assert len(gone) == 1
-        assert secret not in gone[0]
 
 
 def test_entering_works_even_if_the_next_link_cannot_be_announced(visit, monkeypatch):
@@ -490,14 +455,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch):
     assert caught.value.status_code == 408
 
 
-def test_a_session_has_so_many_streams_and_no_more(visit):
-    session = visit.access.session(visit.client.cookies["satchel"])
-    assert session is not None
-    with contextlib.ExitStack() as held:
-        for _ in range(MAX_STREAMS):
-            held.enter_context(visit.access.streaming(session))
-        assert visit.get("/live").status_code == 429
-    assert visit.access.can_stream(session)
+def test_a_websocket_is_refused(visit):
     with pytest.raises(WebSocketDisconnect), visit.client.websocket_connect("/live"):
         pass
 

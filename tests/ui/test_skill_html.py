@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from satchel.ui.skill_html import MAX_MARKDOWN_CHARS, code, markdown, visible
+from satchel.presentation.skill_html import MAX_MARKDOWN_CHARS, code, markdown, visible
 
 ALLOWED = {"href", "rel", "title", "class", "start"}
 BARRED = {"script", "style", "img", "iframe", "object", "embed", "form", "input", "svg", "math",

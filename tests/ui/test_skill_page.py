@@ -161,6 +161,11 @@ def test_a_request_that_gets_the_skill(visit, skill):
     assert '<span class="badge good">Selected</span>' in text
     assert "1st of" in text
     assert visit.get("/skill", params={"ref": REF, "goal": "x" * 4_001}).status_code == 422
+    other = visit.get("/skill", params={"ref": REF, "goal": "show the top 10 customers"}).text
+    missing = other[other.index("Missing words") :].partition("</dd>")[0]
+    assert "<code>customers</code>" in missing
+    assert not re.search(r"<code>(the|10)</code>", missing)
+    assert "into its description" not in other
 
 
 # --- trust --------------------------------------------------------------------------------

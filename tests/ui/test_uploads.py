@@ -5,10 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-import struct
-import tarfile
 import zipfile
-from typing import Any
 
 import pytest
 
@@ -30,37 +27,6 @@ def packed(*entries: tuple[str, bytes]) -> bytes:
         for name, content in entries:
             archive.writestr(name, content)
     return data.getvalue()
-
-
-def special(mode: int, target: str = "") -> bytes:
-    """A zip with a link or a device."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr(*ONE)
-        info = zipfile.ZipInfo("greet/special")
-        info.create_system, info.external_attr = 3, (mode | 0o777) << 16
-        archive.writestr(info, target)
-    return data.getvalue()
-
-
-def tarred(name: str = "", kind: bytes = tarfile.REGTYPE, link: str = "", mode: Any = "w") -> bytes:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode=mode) as archive:
-        info = tarfile.TarInfo("greet/SKILL.md")
-        info.size = len(SKILL)
-        archive.addfile(info, io.BytesIO(SKILL))
-        if name:
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = kind, link
-            archive.addfile(info)
-    return data.getvalue()
-
-
-def lying() -> bytes:
-    """A zip whose central directory has a wrong size."""
-    data = bytearray(packed(ONE, ("greet/a.txt", b"x" * 100)))
-    struct.pack_into("<I", data, data.rindex(b"PK\x01\x02") + 24, 5)
-    return bytes(data)
 
 
 def send(visit, data: bytes, name: str = "skills.zip"):
@@ -93,11 +59,9 @@ def test_a_zip_is_shown_first_and_installed_after_a_yes(visit, project, spooled)
 
 
 @pytest.mark.req("B8")
-def test_a_skill_at_the_top_is_called_after_the_file_and_a_tar_works_as_well(visit):
+def test_a_skill_at_the_top_is_called_after_the_file(visit):
     plan = send(visit, packed(("SKILL.md", SKILL)), "Fill PDF.zip").headers["location"]
     assert ">fill-pdf</h2>" in visit.get(plan).text
-    answer = send(visit, tarred(mode="w:gz"), "skills.tar.gz")
-    assert answer.headers["location"].startswith("/plans/")
 
 
 @pytest.mark.req("B8")
@@ -122,41 +86,22 @@ def test_a_folder_is_taken_with_its_paths_and_what_may_be_executed(visit, projec
 
 ARCHIVES = {
     "a path that goes up": packed(ONE, ("greet/../../evil.txt", b"x")),
-    "an absolute path": packed(ONE, ("/tmp/evil.txt", b"x")),
-    "a path with a drive": packed(ONE, ("C:\\evil.txt", b"x")),
-    "backslashes": packed(ONE, ("greet\\..\\..\\evil.txt", b"x")),
-    "a link out": special(stat.S_IFLNK, "/etc/passwd"),
-    "a link up": special(stat.S_IFLNK, "../../../evil"),
-    "a device": special(stat.S_IFCHR),
-    "two names that are one": packed(ONE, ("greet/a.txt", b"x"), ("greet/A.TXT", b"y")),
-    "the same name twice": packed(ONE, ("greet/skill.md", b"x")),
     "a name that turns round": packed(ONE, ("greet/\u202egnp.exe", b"x")),
-    "a name with a control sign": packed(ONE, ("greet/a\x1b[31m.txt", b"x")),
-    "a device's name": packed(ONE, ("greet/CON", b"x"), ("greet/aux.txt", b"y")),
     "a bomb": packed(ONE, ("greet/zeros", b"\0" * (40 << 20))),
-    "a size that is a lie": lying(),
-    "an overlap": packed(ONE)[:60] + packed(ONE),
     "too many files": packed(ONE, *((f"greet/{at}", b"") for at in range(10_001))),
-    "too deep": packed(ONE, ("greet/" + "d/" * 80 + "x", b"x")),
     "nothing": b"",
-    "an empty archive": packed(),
-    "no archive": b"MZ this is a program",
-    "another kind of archive": b"Rar!\x1a\x07\x00",
     "half an archive": packed(ONE)[:-30],
     "no skill": packed(("readme.txt", b"x")),
-    "a tar with a link": tarred("greet/link", tarfile.SYMTYPE, "/etc/passwd"),
-    "a tar with a hard link": tarred("greet/link", tarfile.LNKTYPE, "/etc/passwd"),
-    "a tar with a pipe": tarred("greet/pipe", tarfile.FIFOTYPE),
-    "a tar that goes up": tarred("greet/../../evil", tarfile.REGTYPE),
     "a web page": b"<script>alert(1)</script>",
 }
+"""`tests/hostile/test_archives.py` has every kind."""
 
 
 @pytest.mark.req("B8")
 @pytest.mark.timeout(120)
 def test_a_hostile_archive_is_refused_and_leaves_nothing(visit, project, tmp_path, spooled):
     for case, data in ARCHIVES.items():
-        answer = send(visit, data, "<x-evil>.tar" if "tar" in case else "\"'><x-evil>.zip")
+        answer = send(visit, data, "\"'><x-evil>.zip")
         assert answer.status_code in {303, 403, 404, 422}, case
         if answer.status_code == 303:  # the archive is valid, and its skill is refused
             plan = answer.headers["location"]

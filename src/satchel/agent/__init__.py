@@ -4,7 +4,7 @@
     print(await agent.run("review src/app.py"))
 
 Reading order: `agent` (the public object), `toolset` (the tools of a model), `subagents`
-(sub-agents, and skills that run in one), `history` (trimming of long conversations),
+(sub-agents), `history` (trimming of long conversations),
 `events` (results and events). The loop is pydantic-ai's; the rules are those of `session`.
 
 For goals: `tool_steps` and `goal_steps` (run steps, without and with a model), `planner` (asks

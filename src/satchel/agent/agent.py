@@ -19,7 +19,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import capture_run_messages
-from pydantic_ai.exceptions import AgentRunError, ToolFailed, UsageLimitExceeded, UserError
+from pydantic_ai.exceptions import AgentRunError, UsageLimitExceeded, UserError
 from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
@@ -48,7 +48,14 @@ from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterable,
+        AsyncIterator,
+        Callable,
+        Collection,
+        Mapping,
+        Sequence,
+    )
 
     from pydantic_ai import RunContext
     from pydantic_ai.messages import ModelMessage
@@ -57,9 +64,7 @@ if TYPE_CHECKING:
     from satchel.agent.events import Event, SubAgent
     from satchel.envelope import Envelope
     from satchel.session.permissions import Approve
-    from satchel.session.session import ForkedSession, Session
-
-_RAN = "The user had a sub-agent do what a skill says. This is its answer."
+    from satchel.session.session import Session
 
 
 class Agent:
@@ -76,7 +81,6 @@ class Agent:
         limits: Limits | None = None,
         approve: Approve = None,
         ask: Sequence[str] = (),
-        models: Mapping[str, Model | str] | None = None,
         settings: Mapping[str, Any] | None = None,
         session: Session | None = None,
     ) -> None:
@@ -91,7 +95,6 @@ class Agent:
             limits: Limits of a turn.
             approve: As for `Satchel.session`.
             ask: Patterns of further tools that need approval.
-            models: Models for `model: …` of skills with `context: fork`, by name.
             settings: Further settings of pydantic-ai's models.
             session: An existing session; a new one when None.
 
@@ -105,7 +108,6 @@ class Agent:
             model,
             tools=tools,
             sub_agents=sub_agents,
-            models=models,
             limits=self.limits,
             settings=settings,
         )
@@ -118,7 +120,6 @@ class Agent:
         self._runner: asyncio.Runner | None = None
         self._busy = False
         self._leaving: asyncio.Task[TurnResult] | None = None
-        self._forks: list[ForkedSession] = []
 
     @classmethod
     def for_project(  # noqa: PLR0913 - same
@@ -133,7 +134,6 @@ class Agent:
         limits: Limits | None = None,
         approve: Approve = None,
         ask: Sequence[str] = (),
-        models: Mapping[str, Model | str] | None = None,
         settings: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> Agent:
@@ -155,7 +155,6 @@ class Agent:
             limits=limits,
             approve=approve,
             ask=ask,
-            models=models,
             settings=settings,
         )
 
@@ -218,8 +217,6 @@ class Agent:
         """Load a skill on the user's behalf, as `/name args` does, before the next turn.
 
         Also loads skills that are hidden from models. The text precedes the next message.
-        A skill with `context: fork` is run by a sub-agent when the next turn begins, and its answer
-        is used instead.
 
         Args:
             name: The skill's name.
@@ -230,11 +227,6 @@ class Agent:
         """
         self._require_idle()
         given = {"name": name, "args": args} if args else {"name": name}
-        fork = self._parts.forked(self.session, given, as_person=True)
-        if fork is not None:
-            if fork.reply.error is None:
-                self._forks.append(fork)
-            return fork.reply
         reply = self.session.call(SKILL, given, as_person=True)
         if reply.error is None:
             words = f"{CHOSEN}\n\n{reply.text}"
@@ -249,7 +241,6 @@ class Agent:
         """
         self._require_idle()
         self.history = []
-        self._forks = []
         self.session = self._begin()
         self._loop = self._parts.loop(self.session, self.instructions)
 
@@ -275,24 +266,31 @@ class Agent:
         self._require_idle()
         self._busy = True
         self._leaving = None
-        session, mark = self.session, self.session.checkpoint()
+        before = frozenset(self.session.loaded)
         try:
             return await self._converse(text, Turn(self.limits, sink), stream=sink is not None)
         except UserError as exc:
-            session.restore(mark)
+            self._undo(before)
             raise InvalidInput(
                 say("The parts of the agent do not fit: {reason}", reason=one_line(str(exc), 600)),
                 say("Check the tools and settings of the agent"),
             ) from exc
         except AgentRunError as exc:
-            session.restore(mark)
+            self._undo(before)
             raise translate(exc, self._parts.model) from exc
         except BaseException:
-            # A failed turn leaves no trace in the conversation, nor do the skills that it loaded.
-            session.restore(mark)
+            self._undo(before)
             raise
         finally:
             self._busy = False
+
+    def _undo(self, before: Collection[str]) -> None:
+        """Forget a failed turn: skills that it loaded, and change notices that it sent."""
+        for name in self.session.loaded:
+            if name not in before:
+                self.session.drop(name)
+        sync_session(self.session, self.history)
+        self.session.forget_news()
 
     async def _converse(self, text: str, turn: Turn, *, stream: bool) -> TurnResult:
         history = drop_old_turns(self.history, self.limits.history)
@@ -319,22 +317,14 @@ class Agent:
                 why = limit_notice("seconds", f"{self.limits.seconds:g}")
                 return self._stopped(sofar or history, turn, why)
         self.history = result.all_messages()
-        self._forks = []
         return TurnResult(result.output, turn.report())
 
     async def _message(self, text: str, turn: Turn) -> str:
-        """The user's message, after skills the user loaded and before change notices."""
-        ran = [await self._run_fork(fork, turn) for fork in self._forks]
+        """The user's message, before reminders and change notices."""
         tail = turn.note(await self.session.atail(text))
         turn.waiting = self.satchel.library.untrusted_notice()
-        parts = (*ran, text, self.session.reminder_due(), tail)
+        parts = (text, self.session.reminder_due(), tail)
         return "\n\n".join(part for part in parts if part)
-
-    async def _run_fork(self, fork: ForkedSession, turn: Turn) -> str:
-        try:
-            return f"{_RAN}\n\n{await self._parts.run_fork(self.session, fork, turn)}"
-        except ToolFailed as exc:
-            return f"{_RAN}\n\n{exc.message}"
 
     def _stopped(self, sofar: list[ModelMessage], turn: Turn, why: str) -> TurnResult:
         """Keep a turn that a limit ended, so that the next one can continue."""

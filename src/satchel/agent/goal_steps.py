@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic_ai import Agent as Loop
 from pydantic_ai import RunContext  # noqa: TC002 - pydantic-ai reads the signature of `require_valid`
@@ -39,7 +39,7 @@ from satchel.agent.tool_steps import ToolSteps, no_model, step_failed
 from satchel.errors import ModelFailed, StepFailed
 from satchel.goals.model import Done, Usage
 from satchel.goals.output_schema import violations
-from satchel.goals.step_timer import pausing, record_usage
+from satchel.goals.step_timer import attach_usage, pausing
 from satchel.i18n import say
 from satchel.session.history import SKILL
 from satchel.tools.framing import one_line
@@ -65,14 +65,6 @@ _FOLLOW = "Do it as this skill says."
 _GO = "Do what the skill says."
 _VALUE = "value"
 _MAX_REASON_CHARS = 400
-
-
-class _StepConversation(NamedTuple):
-    """A prepared conversation."""
-
-    session: Session
-    system: str
-    model: Model | None
 
 
 class AgentSteps(ToolSteps):
@@ -107,7 +99,7 @@ class AgentSteps(ToolSteps):
             limits: Limits of one attempt of a step.
             approve: Decides about risky tools; None denies tools that write or use the network.
             ask: Patterns of further tools that need approval.
-            models: Models for `model: …` of a step or a skill, by name. A step may also name
+            models: Models for `model: …` of a step, by name. A step may also name
                 one as `provider:model`.
             settings: Further settings of pydantic-ai's models.
             limiter: Rate limiter of requests, shared by all workers.
@@ -163,47 +155,26 @@ class AgentSteps(ToolSteps):
         """Run a conversation that has a skill's text as its system context."""
         model = self._model_of(work.step)
         turn = Turn(self.limits)
-        part = await self._load(work.step, turn)
-        if not work.step.model and part.model is not None:
-            model = part.model
+        session, system = await self._load(work.step, turn)
 
         def make(output: Any) -> Loop[Turn, Any]:
-            return self._parts.loop(part.session, part.system, model, output)
+            return self._parts.loop(session, system, model, output)
 
         return await self._converse(make, work, turn, model)
 
-    async def _load(self, step: Step, turn: Turn) -> _StepConversation:
-        """Load the skill as a call of `Skill` does.
+    async def _load(self, step: Step, turn: Turn) -> tuple[Session, str]:
+        """Load the skill as a call of `Skill` does; returns the session and its system context.
 
         Raises:
             StepFailed: there is no such skill, or it may not be used.
         """
         session = await asyncio.to_thread(self.session)
-        given = {"name": step.skill}
-        own, model = "", None
-        found = await session.aresolve(SKILL, given)
-        if await session.awants_fork(found):
-            refusal = await session.apermit(SKILL, found)
-            if refusal is not None:
-                raise step_failed(refusal)
-            fork = await asyncio.to_thread(self._parts.forked, session, found)
-            if fork is None:
-                raise StepFailed(
-                    say("The skill `{name}` changed meanwhile", name=step.skill),
-                    code="EXECUTION_ERROR",
-                )
-            one = self._parts.sub_agents.get(fork.agent)
-            own = one.instructions if one is not None else ""
-            model = self._parts.model_for(fork, session, one)
-            session, reply = fork.session, fork.reply
-        else:
-            reply = await session.acall(SKILL, found)
+        reply = await session.acall(SKILL, {"name": step.skill})
         if reply.error is not None:
             raise step_failed(reply)
         for name in session.loaded:
             turn.loaded(name)
-        system = _joined(self.instructions, own, _STEP, _FOLLOW, reply.text)
-        return _StepConversation(session, system, model)
+        return session, _joined(self.instructions, _STEP, _FOLLOW, reply.text)
 
     async def _converse(
         self, make: Callable[[Any], Loop[Turn, Any]], work: Work, turn: Turn, model: Model
@@ -224,8 +195,8 @@ class AgentSteps(ToolSteps):
                         usage_limits=self._parts.usage_limits(),
                         infer_name=False,
                     )
-        except asyncio.CancelledError:
-            record_usage(_usage(turn))
+        except asyncio.CancelledError as exc:
+            attach_usage(exc, _usage(turn))
             raise
         except TimeoutError:
             if not timer.expired():

@@ -38,9 +38,7 @@ MIN_REPLACED_CHARS = 400
 IMAGE_CHARS = 6_000
 """Estimated size of an image: about what providers charge for one."""
 CHOSEN = "The user chose this skill. Follow it for what comes next."
-FORKED = "Do what this skill says. Answer with the result alone."
-_OURS = (CHOSEN, FORKED)
-"""Prefixes of messages in which this program inserts a skill's text."""
+"""Prefix of messages in which this program inserts a skill's text."""
 
 
 def history_chars(messages: Sequence[ModelMessage]) -> int:
@@ -153,7 +151,7 @@ def _skill_texts(messages: Sequence[ModelMessage]) -> Iterator[str]:
                 yield part.model_response_str()
         for part in () if results else message.parts:
             if isinstance(part, UserPromptPart):
-                yield from (text for text in _prompt_texts(part) if text.startswith(_OURS))
+                yield from (text for text in _prompt_texts(part) if text.startswith(CHOSEN))
 
 
 def without_open_calls(messages: Sequence[ModelMessage]) -> list[ModelMessage]:

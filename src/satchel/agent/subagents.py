@@ -1,13 +1,11 @@
 """Sub-agents: separate conversations with a subset of the agent's skills and tools.
 
 A sub-agent starts with a task, has the skills and tools that both it and its parent permit, and
-returns only its answer. Its usage counts for the outer turn. Skills with `context: fork` run in
-one.
+returns only its answer. Its usage counts for the outer turn.
 """
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +18,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset
 from pydantic_ai.usage import UsageLimits
 
-from satchel.agent.events import SkillLoaded, Turn
-from satchel.agent.history_trimmer import FORKED, HistoryTrimmer, notices_in, sync_session
+from satchel.agent.events import Turn
+from satchel.agent.history_trimmer import HistoryTrimmer, notices_in, sync_session
 from satchel.agent.toolset import (
     HostPriorityToolset,
     MeteredToolset,
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
     from pydantic_ai.toolsets import ToolsetTool
 
     from satchel.agent.events import Limits, SubAgent
-    from satchel.session.session import Arguments, ForkedSession, Session
-    from satchel.tools.base import ResolvedCall
+    from satchel.session.session import Session
 
 TASK = "Task"
 _SUB = (
@@ -69,7 +66,7 @@ class SubAgents:
             model: The default model.
             tools: Tools of the host: functions, or tools and toolsets of pydantic-ai.
             sub_agents: Sub-agents by name.
-            models: Models for `model` of skills, by name; other names mean the default.
+            models: Further models by name, for the steps of goals.
             limits: Limits of a turn.
             settings: Further settings of pydantic-ai's models, with precedence.
         """
@@ -97,12 +94,7 @@ class SubAgents:
             model: The model; the default when None.
             output: The output type for pydantic-ai.
         """
-        toolsets: list[AbstractToolset[Turn]] = []
-
-        async def fork(arguments: ResolvedCall, turn: Turn) -> str:
-            return await self.fork(session, arguments, turn)
-
-        toolsets.append(SessionToolset(session, fork=fork))
+        toolsets: list[AbstractToolset[Turn]] = [SessionToolset(session)]
         if self._given:
             toolsets.append(PermissionToolset(CombinedToolset(self._given), session))
         if self.sub_agents:
@@ -153,62 +145,6 @@ class SubAgents:
             child, one.instructions, message, model, Turn(turn.limits, outer=turn, agent=name)
         )
         return _framed(result, f'tool="{TASK}" agent="{attribute(name)}"')
-
-    async def fork(self, session: Session, arguments: Arguments, turn: Turn) -> str:
-        """Run a skill with `context: fork` in a sub-agent; returns its framed answer.
-
-        Raises:
-            ToolFailed: the skill cannot be loaded, or its sub-agent returned no answer.
-        """
-        fork = await asyncio.to_thread(self.forked, session, arguments)
-        if fork is None:
-            raise ToolFailed("The skill changed this very moment. Call it again")
-        return await self.run_fork(session, fork, turn)
-
-    def forked(
-        self, session: Session, arguments: Arguments, *, as_person: bool = False
-    ) -> ForkedSession | None:
-        """A session for a skill with `context: fork`; None for other skills."""
-        agents = {
-            name: {"include": one.include, "exclude": one.exclude, "tools": one.tools}
-            for name, one in self.sub_agents.items()
-        }
-        return session.fork(arguments, agents=agents, as_person=as_person)
-
-    async def run_fork(self, session: Session, fork: ForkedSession, turn: Turn) -> str:
-        """Run a skill in its session; returns the framed answer.
-
-        Raises:
-            ToolFailed: it cannot be loaded, or its sub-agent returned no answer.
-        """
-        if fork.reply.error is not None:
-            raise ToolFailed(fork.reply.text)
-        inner = Turn(turn.limits, outer=turn, agent=fork.name)
-        held = fork.session.loaded[fork.name]
-        inner.loaded(fork.name)
-        inner.emit(SkillLoaded(fork.name, held.digest, held.characters, agent=inner.agent))
-        one = self.sub_agents.get(fork.agent)
-        result = await self._delegate(
-            fork.session,
-            one.instructions if one is not None else "",
-            f"{FORKED}\n\n{fork.reply.text}",
-            self.model_for(fork, session, one),
-            inner,
-        )
-        return _framed(result, f'tool="Skill" skill="{attribute(fork.name)}"')
-
-    def model_for(
-        self, fork: ForkedSession, session: Session, one: SubAgent | None
-    ) -> Model | None:
-        """The model that a skill names, if the host has it."""
-        if fork.model:
-            known = self.models.get(fork.model)
-            if known is not None:
-                return known
-            session.trace.record(
-                "refused", (fork.name,), tool="model", reason=f"`model: {fork.model}` is not known"
-            )
-        return resolve_model(one.model) if one is not None and one.model is not None else None
 
     async def _delegate(
         self, child: Session, instructions: str, message: str, model: Model | None, turn: Turn

@@ -25,19 +25,16 @@ from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, ToolsetTool, 
 from pydantic_core import SchemaValidator, core_schema
 
 from satchel.agent.events import SkillLoaded, ToolEnded, ToolStarted, Turn
-from satchel.errors import SatchelError
-from satchel.goals.step_timer import running
 from satchel.session.history import SKILL
 from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from pydantic_ai import RunContext
 
     from satchel.envelope import Envelope
-    from satchel.session.session import Arguments, Session
-    from satchel.tools.base import ResolvedCall
+    from satchel.session.session import Session
 
 _ANY = SchemaValidator(schema=core_schema.any_schema())
 _MAX_INVALID_CALLS = 3
@@ -52,14 +49,8 @@ _CONTROL = (AgentRunError, ApprovalRequired, CallDeferred, ModelRetry, ToolFaile
 class SessionToolset(AbstractToolset[Turn]):
     """The tools of a session for pydantic-ai, and its prompt as instructions."""
 
-    def __init__(
-        self,
-        session: Session,
-        *,
-        fork: Callable[[ResolvedCall, Turn], Awaitable[str]] | None = None,
-    ) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._fork = fork
         self._last: tuple[Any, tuple[str, list[dict[str, Any]]]] | None = None
 
     @property
@@ -98,33 +89,19 @@ class SessionToolset(AbstractToolset[Turn]):
             return await self._answer(name, tool_args, turn)
         # In the order of calls: if a skill is loaded twice, the first call has its text.
         async with turn.loading:
-            fork = self._fork
-            try:
-                found = await self._session.aresolve(name, tool_args)
-            except SatchelError:  # the reply explains the error
-                return await self._answer(name, tool_args, turn)
-            if fork is None or not await self._session.awants_fork(found):
-                return await self._answer(name, found, turn)
-            refusal = await self._session.apermit(name, found)
-        if refusal is not None:
-            raise ToolFailed(refusal.text)
-        return await fork(found, turn) + await self._news(turn)
+            return await self._answer(name, tool_args, turn)
 
-    async def _answer(self, name: str, tool_args: Arguments, turn: Turn) -> Any:
-        with running():
-            reply = await self._session.acall(name, tool_args)
+    async def _answer(self, name: str, tool_args: dict[str, Any], turn: Turn) -> Any:
+        reply = await self._session.acall(name, tool_args)
         if reply.error is not None:
             raise ToolFailed(reply.text)
         if name == SKILL:
             self._emit_loaded(reply, turn)
-        text = reply.text + await self._news(turn)
+        news = turn.note(await self._session.anews())
+        text = f"{reply.text}\n\n{news}" if news else reply.text
         if reply.status != "partial":
             return text
         return ToolReturn(text, metadata={_STATUS: "partial"})
-
-    async def _news(self, turn: Turn) -> str:
-        text = turn.note(await self._session.anews())
-        return f"\n\n{text}" if text else ""
 
     def _emit_loaded(self, reply: Envelope, turn: Turn) -> None:
         name = str(reply.data.get("name", ""))

@@ -10,14 +10,12 @@ import ast
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from satchel.authoring.check_tool import read_text
 from satchel.authoring.checklist import CheckSheet
-from satchel.authoring.source_analysis import read_text
 from satchel.authoring.text_rules import (
     ERROR_RULES,
-    DraftParameter,
-    DraftTool,
     judge_descriptions,
     judge_error,
     judge_names,
@@ -25,12 +23,14 @@ from satchel.authoring.text_rules import (
 )
 from satchel.errors import NotFound
 from satchel.i18n import say
+from satchel.skill.manifest import Parameter, ToolDecl, ToolDocs
 from satchel.tools.packaged import ALWAYS, GROUP, find_packaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from satchel.authoring.checklist import CheckReport, Slip
+    from satchel.skill.manifest import ParameterType
     from satchel.tools.packaged import Packaged, PackagedSkill, PackagedTool
 
 _LANGUAGES = ("en", "zh")
@@ -71,17 +71,25 @@ def check_packaged(name: str) -> CheckReport:
 # --- texts --------------------------------------------------------------------------------
 
 
-def _drafts(skill: PackagedSkill, language: str) -> list[DraftTool]:
+def _declared(skill: PackagedSkill, language: str) -> list[ToolDecl]:
     return [
-        DraftTool(
+        ToolDecl(
             tool.name,
             tool.description.to(language),
             tuple(
-                DraftParameter(
-                    f"{tool.name}.{one.name}", one.type, one.required, one.description.to(language)
+                Parameter(
+                    f"{tool.name}.{one.name}",
+                    cast("ParameterType", one.type),  # an array is checked as its text
+                    one.required,
+                    None,
+                    one.description.to(language),
+                    0,
                 )
                 for one in tool.parameters
             ),
+            ToolDocs(),
+            None,
+            0,
         )
         for tool in skill.tools
     ]
@@ -89,11 +97,11 @@ def _drafts(skill: PackagedSkill, language: str) -> list[DraftTool]:
 
 def _judge_texts(sheet: CheckSheet, skill: PackagedSkill) -> None:
     wrapped = frozenset((skill.wraps.lower(), *(name.lower() for name in skill.needs)))
-    judge_names(sheet, _drafts(skill, "en"), skill.name, wrapped)
+    judge_names(sheet, _declared(skill, "en"), skill.name, wrapped)
     for one in _LANGUAGES:
-        drafts = _drafts(skill, one)
-        judge_descriptions(sheet, drafts, wrapped)
-        judge_parameters(sheet, [part for tool in drafts for part in tool.parameters])
+        tools = _declared(skill, one)
+        judge_descriptions(sheet, tools, wrapped)
+        judge_parameters(sheet, [part for tool in tools for part in tool.parameters])
 
 
 def _judge_errors(sheet: CheckSheet, skill: PackagedSkill) -> None:
@@ -209,7 +217,7 @@ def _judge_page(sheet: CheckSheet, skill: PackagedSkill, root: str) -> None:
 def _judge_registration(sheet: CheckSheet, found: Packaged, skill: PackagedSkill) -> None:
     from satchel.tools.packaged import entry_points
 
-    point = next((one for one in entry_points(GROUP) if one.name == found.name), None)
+    point = next((one for one in entry_points() if one.name == found.name), None)
     lacks = {
         "page-when-not": {
             "when": len(skill.when) < 3,

@@ -193,12 +193,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from satchel.authoring.checklist import CheckReport, State
-    from satchel.authoring.text_rules import DraftManifest
+    from satchel.skill.manifest import ToolManifest
 
-    Prove = Callable[[CheckSheet, str, DraftManifest], None]
-    """Checks the rules that need a run, from the sheet, the folder and the draft."""
+    Prove = Callable[[CheckSheet, str, ToolManifest], None]
+    """Checks the rules that need a run, from the sheet, the folder and the manifest."""
 
-__all__ = ["check_folder", "main_files"]
+__all__ = ["RUN_RULES", "check_folder", "main_files"]
+
+RUN_RULES = (
+    "protocol", *text_rules.ERROR_RULES, "no-uncaught", "go-builds", "answers", "refuses",
+)  # fmt: skip
+"""Rules of tool skills that need a run."""
 
 
 def main_files(folder: str) -> list[str]:
@@ -256,18 +261,16 @@ def check_folder(
 def _tool_report(folder: str, prove: Prove | None, listed: tuple[State, str] | None) -> CheckReport:
     from satchel.authoring.check_tool import check_tool
 
-    sheet, draft, reading = check_tool(folder)
-    if reading.manifest is None:
-        sheet.skip(say("`skill.yaml` is not valid"), "answers", "refuses", "go-builds", "listed")
-    elif prove is None:
-        sheet.skip(say("not run: add `--run`"), "answers", "refuses", "go-builds")
+    sheet, manifest = check_tool(folder)
+    if prove is None or manifest is None:
+        sheet.skip(say("not run: add `--run`"), *RUN_RULES)
     else:
-        prove(sheet, folder, draft)
+        prove(sheet, folder, manifest)
     state, reason = listed or ("skip", say("does not apply"))
     if state == "skip":
         sheet.skip(reason, "listed")
-    else:
-        tool = draft.tools[0].name if draft.tools else ""
+    elif manifest is not None:
+        tool = manifest.tools[0].name
         command = f"satchel why {os.path.basename(folder)}"
         values = {"name": tool, "command": command, "reason": reason}
         sheet.judge("listed", [(0, values)] if state == "fail" else [])

@@ -138,8 +138,6 @@ class CheckRule(NamedTuple):
     """What a failure shows after the demand; its `{fields}` are filled from the verdict."""
     fix: str = ""
     """Empty where each failure brings its own."""
-    mends: bool = False
-    """Whether `--fix` supports it."""
 
 
 class CheckResult(NamedTuple):
@@ -200,13 +198,12 @@ _SKILL: tuple[List, ...] = ("skill",)
 
 _RULES = (
     # --- skill.yaml ---
-    CheckRule("manifest-valid", _TOOL, "manifest", "error", "", "`skill.yaml` must be valid",
-         mends=True),
+    CheckRule("manifest-valid", _TOOL, "manifest", "error", "", "`skill.yaml` must be valid"),
     CheckRule("manifest-clean", _TOOL, "manifest", "warning", "", "`skill.yaml` must be valid"),
     CheckRule("name-shape", _BOTH, "manifest", "error", "A1 B1", "The tool name must be a domain and an action in lower case",
-         "`{name}`", "Rename it to `{better}`", mends=True),
+         "`{name}`", "Rename it to `{better}`"),
     CheckRule("name-prefix", _BOTH, "manifest", "error", "A1 B1", "The tool name must be a domain and an action in lower case",
-         "`{name}`", "Rename it to `{better}`", mends=True),
+         "`{name}`", "Rename it to `{better}`"),
     CheckRule("name-action", _BOTH, "manifest", "error", "A1 B1", "The tool name must be a domain and an action in lower case",
          "`{name}`", "Rename it to `{better}`"),
     CheckRule("name-domain", _BOTH, "manifest", "warning", "A1 B1", "The domain should be a subject, not a library",
@@ -236,7 +233,7 @@ _RULES = (
     CheckRule("entry-fits", _TOOL, "manifest", "error", "B4", "`runtime` and `entry` must fit each other",
          "`{entry}`", "Correct it"),
     CheckRule("entry-executable", _TOOL, "manifest", "error", "B4", "A binary must be executable",
-         "`{entry}`", "Run `{command}`", mends=True),
+         "`{entry}`", "Run `{command}`"),
     CheckRule("docs-when", _TOOL, "manifest", "error", "B5", "`docs` must say when to use the tool and when not",
          "`{name}`", "Add it to `skill.yaml`"),
     CheckRule("docs-when-not", _TOOL, "manifest", "error", "B5", "`docs` must say when to use the tool and when not",
@@ -246,15 +243,9 @@ _RULES = (
     CheckRule("docs-arguments", _TOOL, "manifest", "error", "", "The arguments of each example must be valid",
          "`{name}`, {scenario}: {reason}", "Correct it"),
     # --- implementation ---
-    CheckRule("program-parses", _TOOL, "code", "error", "", "The program must be valid Python",
-         "{reason}", "Correct it"),
     CheckRule("packages", _TOOL, "code", "error", "", "Dependencies must be named with versions"),
-    CheckRule("protocol-read", _TOOL, "code", "error", "B6", "The program must read one line of JSON and write one, nothing else",
-         "{what}", "Correct it"),
-    CheckRule("protocol-write", _TOOL, "code", "error", "B6", "The program must read one line of JSON and write one, nothing else",
-         "{what}", "Correct it"),
-    CheckRule("protocol-quiet", _TOOL, "code", "error", "B6", "The program must read one line of JSON and write one, nothing else",
-         "{what}", "Correct it"),
+    CheckRule("protocol", _TOOL, "code", "error", "B6", "The program must read one line of JSON and write one, nothing else",
+         "`{name}`, {case}: {reason}", "Correct it"),
     CheckRule("error-wording", _BOTH, "code", "error", "A4 B7", "Errors must have the form `<problem>: <value> — <next step>`",
          "{text}", "Correct it"),
     CheckRule("error-inside", _BOTH, "code", "error", "A4 B7", "Errors must not show internals of the program",
@@ -262,7 +253,7 @@ _RULES = (
     CheckRule("error-language", _BOTH, "code", "warning", "B7", "Errors should be in the language of the description",
          "{text}", "Correct it"),
     CheckRule("no-uncaught", _TOOL, "code", "error", "B8", "Every exception must be caught",
-         "", "Correct it"),
+         "`{name}`, {case}: {reason}", "Correct it"),
     CheckRule("go-module", _TOOL, "code", "error", "B9", "A Go program must build",
          "", "Run `{command}`"),
     CheckRule("go-builds", _TOOL, "code", "error", "B9", "A Go program must build",
@@ -270,8 +261,6 @@ _RULES = (
     # --- safety ---
     CheckRule("files-declared", _TOOL, "safety", "error", "", "Parameters that name files must be listed under `files:`",
          "`{name}`", "Add it to `skill.yaml`"),
-    CheckRule("write-looks", _TOOL, "safety", "warning", "", "A tool that writes should check for existing files first",
-         "", "Correct it"),
     CheckRule("limits", _PACKAGED, "safety", "error", "A5", "File size and output length must be limited",
          "`{name}`", "Complete the record"),
     CheckRule("safe-paths", _PACKAGED, "safety", "error", "A6", "Paths must stay in the workspace",
@@ -310,8 +299,7 @@ _RULES = (
          "{what}", "Complete the record"),
     # --- SKILL.md ---
     CheckRule("skill-valid", _SKILL, "head", "error", "", "`SKILL.md` must be valid"),
-    CheckRule("skill-clean", _SKILL, "head", "warning", "", "`SKILL.md` must be valid",
-         mends=True),
+    CheckRule("skill-clean", _SKILL, "head", "warning", "", "`SKILL.md` must be valid"),
     CheckRule("skill-remarks", _SKILL, "head", "note", "", "`SKILL.md` must be valid"),
     CheckRule("skill-what", _SKILL, "head", "warning", "", "The description should say what the skill does and when to use it",
          "", "Rewrite it, for example: Fills in PDF forms. Use when the user asks for a form."),
@@ -336,7 +324,7 @@ _RULES = (
     CheckRule("triggers-readable", _SKILL, "files", "note", "", "Trigger tests should be valid"),
     # --- every kind ---
     CheckRule("script-ends", ("tool", "skill"), "files", "error", "", "Scripts with `#!` must have Unix line ends",
-         "`{file}`", "Save it with Unix line ends", mends=True),
+         "`{file}`", "Save it with Unix line ends"),
 )  # fmt: skip
 
 RULES: dict[str, CheckRule] = {rule.id: rule for rule in _RULES}

@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["skill", "python", "typescript", "go", "binary"]
 KINDS: tuple[Kind, ...] = ("skill", "python", "typescript", "go", "binary")
-SYNONYMS: dict[str, Kind] = {
-    "py": "python", "python3": "python", "ts": "typescript", "js": "typescript",
-    "javascript": "typescript", "node": "typescript", "nodejs": "typescript", "golang": "go",
-    "c": "binary", "c++": "binary", "rust": "binary", "exe": "binary", "md": "skill",
-    "markdown": "skill", "skill.md": "skill", "text": "skill",
-}  # fmt: skip
-"""Alias -> kind."""
 COMPILE = ("cc", "-O2", "-o", "skill", "main.c")
 """Compiler command of a `binary`."""
 

@@ -9,145 +9,13 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from satchel.authoring.checklist import CheckSheet
-    from satchel.skill.manifest_parser import ManifestResult
-
-
-class DraftParameter(NamedTuple):
-    """One parameter."""
-
-    name: str
-    type: str
-    required: bool
-    description: str
-    line: int = 0
-
-
-class DraftExample(NamedTuple):
-    """One example."""
-
-    scenario: str
-    arguments: dict[str, Any]
-    line: int = 0
-
-
-class DraftTool(NamedTuple):
-    """One tool."""
-
-    name: str
-    description: str
-    parameters: tuple[DraftParameter, ...] = ()
-    when: tuple[str, ...] = ()
-    when_not: tuple[str, ...] = ()
-    examples: tuple[DraftExample, ...] = ()
-    line: int = 0
-    schema: dict[str, Any] | None = None
-    """None when the manifest cannot be used."""
-    told: int = 0
-    """Line of its description, if known."""
-
-
-class DraftManifest(NamedTuple):
-    """A skill.yaml."""
-
-    tools: tuple[DraftTool, ...]
-    runtime: str
-    entry: str
-    access: str = "none"
-    shown: frozenset[str] = frozenset()
-    """Parameters under `files:`."""
-
-
-def draft_of(reading: ManifestResult) -> DraftManifest:
-    """Return the draft of a manifest."""
-    fields = reading.fields
-    manifest = reading.manifest
-    runtime, entry = _text(fields.get("runtime")), _text(fields.get("entry"))
-    entry = entry.removeprefix("./")
-    if manifest is not None:
-        tools = tuple(
-            DraftTool(
-                tool.name,
-                tool.description,
-                tuple(
-                    DraftParameter(one.name, one.type, one.required, one.description, one.line)
-                    for one in tool.parameters
-                ),
-                tool.docs.when_to_use,
-                tool.docs.when_not_to_use,
-                tuple(DraftExample(*one) for one in tool.docs.examples),
-                tool.line,
-                tool.schema(),
-                0 if manifest.several else reading.lines.get("description", 0),
-            )
-            for tool in manifest.tools
-        )
-        files = manifest.files
-        return DraftManifest(
-            tools, runtime, entry, files.access, frozenset((*files.read, *files.write))
-        )
-    listed = fields.get("tools")
-    tables = _tables(listed) if isinstance(listed, list) else [fields]
-    line = reading.lines.get("name", 0)
-    access, shown = _files(fields.get("files"))
-    return DraftManifest(
-        tuple(_tool(table, line) for table in tables), runtime, entry, access, shown
-    )
-
-
-def _tool(table: dict[str, Any], line: int) -> DraftTool:
-    docs = _table(table.get("docs"))
-    return DraftTool(
-        _text(table.get("name")),
-        _text(table.get("description")),
-        tuple(
-            DraftParameter(
-                _text(one.get("name")),
-                _text(one.get("type")),
-                one.get("required") is True,
-                _text(one.get("description")),
-            )
-            for one in _tables(table.get("parameters"))
-        ),
-        _texts(docs.get("when_to_use")),
-        _texts(docs.get("when_not_to_use")),
-        tuple(
-            DraftExample(_text(one.get("scenario")), _table(one.get("arguments")))
-            for one in _tables(docs.get("examples"))
-        ),
-        line,
-    )
-
-
-def _files(value: Any) -> tuple[str, frozenset[str]]:
-    if isinstance(value, str):
-        return value, frozenset()
-    table = _table(value)
-    names = frozenset((*_texts(table.get("read")), *_texts(table.get("write"))))
-    return "write" if "write" in table else "read" if table else "none", names
-
-
-def _text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
-
-
-def _table(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _tables(value: Any) -> list[dict[str, Any]]:
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    from satchel.skill.manifest import Parameter, ToolDecl
 
 
 Language = Literal["en", "zh"]
@@ -398,7 +266,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 
 
 def judge_names(
-    sheet: CheckSheet, tools: Sequence[DraftTool], prefix: str, libraries: frozenset[str]
+    sheet: CheckSheet, tools: Sequence[ToolDecl], prefix: str, libraries: frozenset[str]
 ) -> None:
     """Check tool names: `<domain>_<action>`, about a subject."""
     shaped = [tool for tool in tools if _NAME.fullmatch(tool.name) and len(tool.name) <= 64]
@@ -441,7 +309,7 @@ def better_name(name: str, prefix: str) -> str:
 
 
 def judge_descriptions(
-    sheet: CheckSheet, tools: Sequence[DraftTool], libraries: frozenset[str]
+    sheet: CheckSheet, tools: Sequence[ToolDecl], libraries: frozenset[str], line: int = 0
 ) -> None:
     """Check tool descriptions: a verb first, a limit, a length, no library, no praise."""
     tests: dict[str, Callable[[str], dict[str, str] | None]] = {
@@ -456,7 +324,7 @@ def judge_descriptions(
         sheet.judge(
             rule,
             (
-                (tool.told or tool.line, {"name": tool.name, **values})
+                (line or tool.line, {"name": tool.name, **values})
                 for tool, values in found
                 if values is not None
             ),
@@ -480,7 +348,7 @@ def _wrong_start(text: str) -> dict[str, str] | None:
     return {"start": " ".join(words)[:8] if chinese else " ".join(words[:2])[:40]}
 
 
-def judge_parameters(sheet: CheckSheet, parts: Sequence[DraftParameter]) -> None:
+def judge_parameters(sheet: CheckSheet, parts: Sequence[Parameter]) -> None:
     """Check parameter descriptions: meaning, bounds, example."""
     for rule, wrong in (
         ("parameter-what", [one for one in parts if not has_meaning(one.description)]),
@@ -546,11 +414,11 @@ def internals_in(message: str) -> str:
 ERROR_RULES = ("error-wording", "error-inside", "error-language")
 
 
-def judge_error(sheet: CheckSheet, text: str, wanted: str, line: int = 0, path: str = "") -> None:
+def judge_error(sheet: CheckSheet, text: str, wanted: str) -> None:
     """Check the text of an error, in which `…` stands for values."""
     for rule, bad in zip(
         ERROR_RULES,
         (message_error(text), internals_in(text), has_words(text) and language_of(text) != wanted),
         strict=True,
     ):
-        sheet.judge(rule, [(line, {"text": f"`{text[:60]}`"})] if bad else [], path)
+        sheet.judge(rule, [(0, {"text": f"`{text[:60]}`"})] if bad else [])

@@ -1,7 +1,6 @@
 """Test cases of a tool skill and their execution, for `satchel test`.
 
 example   from the manifest: the reply has output
-refused   invalid arguments of an agent: they never reach the program
 program   invalid arguments passed to the program: it replies with an error and does not crash. Any
           reply to an unknown parameter is accepted
 """
@@ -9,7 +8,8 @@ program   invalid arguments passed to the program: it replies with an error and 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel.authoring.checklist import RULES
 from satchel.authoring.text_rules import internals_in, message_error
@@ -21,15 +21,13 @@ from satchel.tools.lookup import blocked_skill
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from satchel.envelope import Envelope, ErrorCode
     from satchel.library.snapshot import ToolSnapshot
     from satchel.library.tool_skills import ToolSkill
     from satchel.runners.base import Program, RunResult
     from satchel.satchel import Satchel
     from satchel.skill.manifest import Parameter, ToolDecl, ToolManifest
-    from satchel.tools import Toolset
 
-Kind = Literal["example", "refused", "program"]
+Kind = Literal["example", "program"]
 ESCAPE = "../../../../../../etc/passwd"
 NOWHERE = "no-such-folder/no-such-file.txt"
 UNKNOWN = "no_such_parameter"
@@ -104,33 +102,23 @@ def valid_arguments(tool: ToolDecl) -> dict[str, Any]:
 
 
 def _wrong(manifest: ToolManifest, tool: ToolDecl) -> Iterator[ToolTestCase]:
+    case = partial(ToolTestCase, tool.name, "program")
     good = valid_arguments(tool)
     for one in tool.parameters:
         if one.required:
             left = {name: value for name, value in good.items() if name != one.name}
-            yield from _both(tool, say("without `{name}`", name=one.name), left)
+            yield case(say("without `{name}`", name=one.name), left)
     for one in tool.parameters:
         title = say("`{name}` of a wrong type", name=one.name)
         # A program may treat a wrong boolean as it likes.
         strict = one.type != "boolean"
-        yield from _both(tool, title, {**good, one.name: _WRONG[one.type]}, must_fail=strict)
-    title = say("an unknown parameter")
-    yield from _both(tool, title, {**good, UNKNOWN: 1}, must_fail=False)
+        yield case(title, {**good, one.name: _WRONG[one.type]}, strict)
+    yield case(say("an unknown parameter"), {**good, UNKNOWN: 1}, must_fail=False)
     for one in _paths(manifest, tool):
         only = _only(tool, good, one)
-        yield from _both(
-            tool, say("`{name}` leads outside", name=one.name), {**only, one.name: ESCAPE}
-        )
+        yield case(say("`{name}` leads outside", name=one.name), {**only, one.name: ESCAPE})
         if one.name in manifest.files.read:
-            title = say("`{name}` is not there", name=one.name)
-            yield from _both(tool, title, {**only, one.name: NOWHERE})
-
-
-def _both(
-    tool: ToolDecl, title: str, arguments: dict[str, Any], *, must_fail: bool = True
-) -> Iterator[ToolTestCase]:
-    yield ToolTestCase(tool.name, "refused", title, arguments)
-    yield ToolTestCase(tool.name, "program", title, arguments, must_fail)
+            yield case(say("`{name}` is not there", name=one.name), {**only, one.name: NOWHERE})
 
 
 def _paths(manifest: ToolManifest, tool: ToolDecl) -> list[Parameter]:
@@ -145,7 +133,6 @@ def _only(tool: ToolDecl, good: dict[str, Any], path: Parameter) -> dict[str, An
 
 
 State = Literal["pass", "fail", "not-run"]
-_REFUSALS = frozenset(("INVALID_PARAM", "ACCESS_DENIED", "NOT_FOUND", "IS_DIRECTORY"))
 
 
 class CaseResult(NamedTuple):
@@ -156,6 +143,10 @@ class CaseResult(NamedTuple):
     said: str = ""
     """The reply, or why it was not run."""
     ms: float = 0.0
+    fault: str = ""
+    """The fault of the program's run."""
+    error: str = ""
+    """The program's own error."""
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -182,8 +173,6 @@ def run_case(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult
     try:
         if case.kind == "example":
             return _example(bench, tool, case)
-        if case.kind == "refused":
-            return _refused(bench, case)
         return _program(bench, tool, case)
     except SatchelError as exc:
         return CaseResult(case, "fail", exc.message)
@@ -251,57 +240,10 @@ def _judge_output(result: RunResult) -> tuple[State, str]:
 # --- wrong arguments ----------------------------------------------------------------------
 
 
-def _refused(bench: TestBench, case: ToolTestCase) -> CaseResult:
-    """Make an agent's call, which must not reach the program."""
-    reply = _as_agent(bench, case)
-    if reply.error is None:
-        return CaseResult(case, "fail", say("it returned no error"))
-    if "ran_ms" in reply.stats:
-        return CaseResult(
-            case, "fail", say("the program was started: {said}", said=reply.error.message)
-        )
-    state: State = "pass" if reply.error.code in _REFUSALS else "fail"
-    return CaseResult(case, state, reply.error.message, float(reply.stats.get("time_ms", 0)))
-
-
-def _as_agent(bench: TestBench, case: ToolTestCase) -> Envelope:
-    """Return an agent's reply, from the toolset or, outside a library, from its checks."""
-    from satchel.envelope import answer, failure
-    from satchel.tools.program_tool import check_files
-    from satchel.tools.schema import check
-
-    toolset = _untraced(bench)
-    if case.tool in toolset.names:
-        return toolset.call(case.tool, case.arguments)
-    tool = next(one for one in bench.manifest.tools if one.name == case.tool)
-    try:
-        checked = check(dict(case.arguments), tool.schema(), {})
-        check_files(bench.manifest.files, checked, bench.satchel.settings.project)
-    except SatchelError as exc:
-        return failure(cast("ErrorCode", exc.code), exc.message, exc.hint, params={}, time_ms=0)
-    return answer("", {}, params={}, time_ms=0)
-
-
-def _untraced(bench: TestBench) -> Toolset:
-    """Return an agent's tools without tracing: errors of a test are intended."""
-    from satchel.tools import make_toolset
-    from satchel.trace import Trace
-
-    satchel = bench.satchel
-    alone = satchel.settings._replace(packaged=False)
-    return make_toolset(
-        satchel.library,
-        alone,
-        trace=Trace(enabled=False),
-        detector=lambda: satchel.detector,
-        runner=satchel.runner,
-    )
-
-
 def _program(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult:
     result = bench.run(tool, case.arguments)
     if result.fault is not None:
-        return CaseResult(case, "fail", _fault(result), result.ran_ms)
+        return CaseResult(case, "fail", _fault(result), result.ran_ms, result.fault)
     if not result.error:
         said = say("it returned no error") if case.must_fail else result.output
         return CaseResult(case, "fail" if case.must_fail else "pass", said, result.ran_ms)
@@ -311,8 +253,8 @@ def _program(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult
     ):
         if bad:
             said = say(RULES[rule].demand) + say(": ") + result.error
-            return CaseResult(case, "fail", said, result.ran_ms)
-    return CaseResult(case, "pass", result.error, result.ran_ms)
+            return CaseResult(case, "fail", said, result.ran_ms, error=result.error)
+    return CaseResult(case, "pass", result.error, result.ran_ms, error=result.error)
 
 
 def _fault(result: RunResult) -> str:

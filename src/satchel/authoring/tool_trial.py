@@ -6,6 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from satchel.authoring.text_rules import ERROR_RULES, judge_error, language_of
 from satchel.errors import BuildFailed, InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
 
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
     from satchel.authoring.check_skill import Prove
     from satchel.authoring.checklist import CheckSheet, State
-    from satchel.authoring.text_rules import DraftManifest
     from satchel.authoring.tool_tests import CaseResult
     from satchel.envelope import Envelope
     from satchel.satchel import Satchel
+    from satchel.skill.manifest import ToolManifest
 
 _TRUE = frozenset(("true", "yes", "1", "on"))
 _FALSE = frozenset(("false", "no", "0", "off"))
@@ -158,7 +159,9 @@ def try_tool(satchel: Satchel, tool: str, arguments: dict[str, Any]) -> ToolTria
 
 Unrun = Literal["refused", "incomplete"]
 """The reason why something was not run."""
-_RUNS = ("answers", "refuses")
+_CRASHES = frozenset(("crashed", "exit-code"))
+_LIMITS = frozenset(("cannot-start", "timeout", "cancelled", "memory", "processes"))
+"""Faults that are neither a crash nor a wrong reply."""
 
 
 def make_runner(satchel: Satchel, unrun: list[Unrun] | None = None) -> Prove:
@@ -170,24 +173,30 @@ def make_runner(satchel: Satchel, unrun: list[Unrun] | None = None) -> Prove:
     """
     noted: list[Unrun] = [] if unrun is None else unrun
 
-    def prove(sheet: CheckSheet, folder: str, draft: DraftManifest) -> None:
+    def prove(sheet: CheckSheet, folder: str, manifest: ToolManifest) -> None:
+        from satchel.authoring.check_skill import RUN_RULES
         from satchel.authoring.tool_tests import open_program, run_cases
 
         try:
             bench = open_program(satchel, folder, own=_is_own(satchel, folder))
         except BuildFailed as exc:
-            _unbuilt(sheet, draft, exc)
+            if manifest.runtime == "go":
+                sheet.judge("go-builds", [(0, {"reason": exc.message})])
+            elif not sheet.fails("packages"):
+                sheet.judge("packages", [(0, {"problem": exc.message, "remedy": exc.hint})])
+            sheet.skip(say("does not apply"), *RUN_RULES)
             return
         except SatchelError as exc:
             noted.append("refused" if isinstance(exc, Refused) else "incomplete")
-            sheet.skip(_reason(exc), "go-builds", *_RUNS, open=True)
+            sheet.skip(_reason(exc), *RUN_RULES, open=True)
             return
-        if draft.runtime == "go":
+        if manifest.runtime == "go":
             sheet.judge("go-builds")
         outcomes = list(run_cases(bench))
         if any(one.state == "not-run" for one in outcomes):
             noted.append("incomplete")
-        _judge_cases(sheet, outcomes)
+        _judge_examples(sheet, outcomes)
+        _judge_invalid(sheet, outcomes, language_of(manifest.tools[0].description))
 
     return prove
 
@@ -205,39 +214,43 @@ def _reason(exc: SatchelError) -> str:
     return f"{told} ({exc.hint})" if exc.hint else told
 
 
-def _unbuilt(sheet: CheckSheet, draft: DraftManifest, exc: BuildFailed) -> None:
-    if draft.runtime == "go":
-        sheet.judge("go-builds", [(0, {"reason": exc.message})])
-    elif not sheet.fails("packages"):
-        values = {"problem": exc.message, "remedy": exc.hint}
-        sheet.judge("packages", [(0, values)])
-    sheet.skip(say("does not apply"), *_RUNS)
-
-
-def _judge_cases(sheet: CheckSheet, outcomes: list[CaseResult]) -> None:
+def _judge_examples(sheet: CheckSheet, outcomes: list[CaseResult]) -> None:
     shown = [one for one in outcomes if one.case.kind == "example"]
     ran = [one for one in shown if one.state != "not-run"]
     if not ran:
         told = say("not run: {reason}", reason=shown[0].said) if shown else say("does not apply")
         sheet.skip(told, "answers", open=bool(shown))
-    else:
-        sheet.judge(
-            "answers",
-            (
-                (0, {"name": one.case.tool, "scenario": one.case.title, "reason": one.said})
-                for one in ran
-                if one.state == "fail"
-            ),
-        )
-    wrong = [one for one in outcomes if one.case.kind == "program"]
+        return
+    failed = (one for one in ran if one.state == "fail")
     sheet.judge(
-        "refuses",
+        "answers",
         (
-            (0, {"name": one.case.tool, "case": one.case.title, "reason": one.said})
-            for one in wrong
-            if one.state == "fail"
+            (0, {"name": one.case.tool, "scenario": one.case.title, "reason": one.said})
+            for one in failed
         ),
     )
+
+
+def _judge_invalid(sheet: CheckSheet, outcomes: list[CaseResult], wanted: str) -> None:
+    """Judge the replies of the program to invalid arguments.
+
+    Args:
+        sheet: The check-list.
+        outcomes: All results.
+        wanted: The language of errors.
+    """
+    for rule in ("protocol", *ERROR_RULES, "no-uncaught", "refuses"):
+        sheet.judge(rule)
+    for one in outcomes:
+        if one.case.kind != "program":
+            continue
+        if one.error:
+            judge_error(sheet, one.error, wanted)
+        elif one.state == "fail":
+            crashed, limited = one.fault in _CRASHES, not one.fault or one.fault in _LIMITS
+            rule = "no-uncaught" if crashed else "refuses" if limited else "protocol"
+            values = {"name": one.case.tool, "case": one.case.title, "reason": one.said}
+            sheet.judge(rule, [(0, values)])
 
 
 def is_listed(satchel: Satchel, folder: str) -> tuple[State, str]:

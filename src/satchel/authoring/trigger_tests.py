@@ -8,21 +8,19 @@ decides; no model is called.
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.detect.tokenizer import DENSE_STOPWORDS, STOPWORDS
 from satchel.errors import InvalidInput, NotFound, SatchelError, SkillBroken
+from satchel.explain_selection import significant_words
 from satchel.i18n import say
 from satchel.skill.file_tree import skill_md_name
 from satchel.skill.model import Skill, SkillOrigin
-from satchel.skill.problems import Problem
 from satchel.skill.reader import load_document
 from satchel.skill.trigger_file import has_triggers, load_triggers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from satchel.detect import Match
     from satchel.detect.pipeline import SelectionPipeline
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
 OTHERS = ("builtin", "system", "global")
 """Locations outside the project."""
-_MIN_NAME_SIMILARITY = 0.6
-"""From this similarity one name may be a typo of the other."""
 _MAX_WORDS_SHOWN = 5
 
 
@@ -84,7 +80,7 @@ class PromptResult(NamedTuple):
                 {"name": one.name, "ref": one.skill.ref, "evidence": list(one.evidence)}
                 for one in self.rivals
             ],
-            "missing": [word for word in self.missing if is_significant(word)][:_MAX_WORDS_SHOWN],
+            "missing": significant_words(self.missing)[:_MAX_WORDS_SHOWN],
             "stand_in": self.stand_in or None,
             "instead": self.prompt.instead or None,
             "instead_chosen": self.instead if self.prompt.instead else None,
@@ -100,30 +96,10 @@ class TriggerResult(NamedTuple):
     path: str
     rows: tuple[PromptResult, ...]
 
-    def cell(self, *, fires: bool, chosen: bool) -> int:
-        """Return one cell of the confusion matrix."""
-        return sum(row.prompt.fires is fires and row.chosen is chosen for row in self.rows)
-
     @property
-    def recall(self) -> float | None:
-        """Recall; None without positive prompts."""
-        hits, missed = (self.cell(fires=True, chosen=yes) for yes in (True, False))
-        return hits / (hits + missed) if hits + missed else None
-
-    @property
-    def precision(self) -> float | None:
-        """Precision; None without matches."""
-        hits, wrong = (self.cell(fires=yes, chosen=True) for yes in (True, False))
-        return hits / (hits + wrong) if hits + wrong else None
-
-    def passes(self, least_recall: float = 1.0, least_precision: float = 1.0) -> bool:
-        """Whether both measures reach their bounds, and every `instead` was selected."""
-        recall, precision = self.recall, self.precision
-        return (
-            (recall is None or recall >= least_recall)
-            and (precision is None or precision >= least_precision)
-            and all(row.instead for row in self.rows)
-        )
+    def ok(self) -> bool:
+        """Whether every prompt passed."""
+        return all(row.ok for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -131,16 +107,7 @@ class TriggerResult(NamedTuple):
             "name": self.skill.name,
             "ref": self.skill.ref,
             "path": self.path,
-            "recall": _rounded(self.recall),
-            "precision": _rounded(self.precision),
-            "should": {
-                "chosen": self.cell(fires=True, chosen=True),
-                "missed": self.cell(fires=True, chosen=False),
-            },
-            "should_not": {
-                "quiet": self.cell(fires=False, chosen=False),
-                "fired": self.cell(fires=False, chosen=True),
-            },
+            "ok": self.ok,
             "prompts": [row.to_dict() for row in self.rows],
         }
 
@@ -170,35 +137,18 @@ def run_subjects(
     done = 0
     for skill, triggers in subjects:
         rows: list[PromptResult] = []
-        for row in run_prompts(skill, triggers.prompts, skills, satchel.detector):
-            rows.append(row)
+        for prompt in triggers.prompts:
+            rows.append(run_prompt(skill, prompt, skills, satchel.detector))
             done += 1
             tell(skill.name, done, total)
         results.append(TriggerResult(skill, triggers.path, tuple(rows)))
     return results
 
 
-def run_prompts(
-    skill: Skill,
-    prompts: Sequence[TriggerPrompt],
-    skills: Sequence[Skill],
-    detector: SelectionPipeline,
-) -> Iterator[PromptResult]:
-    """Run the detector for each prompt.
-
-    Args:
-        skill: The tested skill; it is among `skills`.
-        prompts: Its prompts.
-        skills: The library.
-        detector: The detector.
-    """
-    for prompt in prompts:
-        yield _run(skill, prompt, skills, detector)
-
-
-def _run(
+def run_prompt(
     skill: Skill, prompt: TriggerPrompt, skills: Sequence[Skill], detector: SelectionPipeline
 ) -> PromptResult:
+    """Run the detector for a prompt of a skill that is among `skills`."""
     answer = detector.look(prompt.text, skills)
     own = next((one for one in answer.matches if one.skill.path == skill.path), None)
     others = tuple(one for one in answer.matches if one.skill.path != skill.path)
@@ -218,10 +168,6 @@ def _run(
         stand_in=next((other for copy, other in answer.collapsed if copy == skill.name), ""),
         notes=answer.notes,
     )
-
-
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 4)
 
 
 # --- which skills ------------------------------------------------------------------------
@@ -301,62 +247,3 @@ def subjects(skills: Iterable[Skill], *, everything: bool = False) -> list[Subje
     ]
     read = [(skill, load_triggers(skill.base_dir)) for skill in every]
     return [(skill, triggers) for skill, triggers in read if triggers is not None]
-
-
-def with_known_names(found: Sequence[Subject], skills: Iterable[Skill]) -> list[Subject]:
-    """Return the subjects, with unknown `instead` names as problems of their file.
-
-    Args:
-        found: Skills with their prompts.
-        skills: All known skills.
-    """
-    from difflib import get_close_matches
-
-    names = {skill.name for skill in skills}
-    names.update(skill.name for skill, _ in found)
-    checked: list[Subject] = []
-    for skill, triggers in found:
-        problems = list(triggers.problems)
-        for prompt in triggers.prompts:
-            if not prompt.instead or prompt.instead in names:
-                continue
-            near = get_close_matches(prompt.instead, sorted(names), 1, cutoff=_MIN_NAME_SIMILARITY)
-            better = f"`{near[0]}`" if near else say("a name that `satchel list` shows")
-            values = {"name": prompt.instead, "better": better}
-            problem = Problem("triggers-instead", triggers.path, prompt.line, values=values)
-            problems.append(problem)
-        problems.sort(key=lambda problem: problem.line)
-        checked.append((skill, triggers._replace(problems=tuple(problems))))
-    return checked
-
-
-DENSE = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
-"""Scripts that write no spaces."""
-_ASKING = frozenset(("add", "check", "look", "new", "stuff", "work"))
-"""Words that occur in any request."""
-_EASTERN = (
-    "看下 看一看 看一下 麻烦 好吗 能不能 可不可以 是不是 有没有 里面 东西 事情 这里 那里 怎么样 "
-    "不知道 一点 一遍 一次 我的 你的 教えて 見て お願い"
-)
-_IDLE_EAST = re.compile(
-    "|".join(
-        (
-            r"([\u3400-\u9fff])\1",  # 看看, 试试
-            "[这那哪一每某几][份篇段张个些条次种本件套里边样句行页]",
-            *sorted((w for w in (*DENSE_STOPWORDS, *_EASTERN.split()) if len(w) > 1), key=len)[
-                ::-1
-            ],
-        )
-    )
-)
-"""Chinese and Japanese request words."""
-
-
-def is_significant(word: str) -> bool:
-    """Whether a word is significant."""
-    low = word.lower().replace("'", "").replace("’", "")
-    if DENSE.search(low):
-        return len(low) > 1 and not _IDLE_EAST.fullmatch(low)
-    return low not in STOPWORDS and low not in _ASKING and not low.isdigit()

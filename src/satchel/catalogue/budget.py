@@ -9,7 +9,7 @@ Pinned skills come first and in full. All others keep the given order, which is 
 locations. Usage is ignored: a skill that was never used must stay findable, and a block that
 follows usage would change from turn to turn and invalidate the provider's prompt cache.
 
-The time is bounded by the skills that could be listed, plus one fixed sample.
+The time is bounded by the skills that could be listed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bisect import bisect_right
 from posixpath import normpath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from satchel.catalogue.render import TOPICS, CatalogueEntry, ListedCounts, clean, note
+from satchel.catalogue.render import CatalogueEntry, ListedCounts, clean, note
 from satchel.errors import InvalidInput
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from satchel.catalogue.render import CatalogueForm
     from satchel.skill.model import Skill
@@ -333,10 +333,6 @@ MIN_STUB_CHARS = 24
 """A shorter description is less useful than the name alone."""
 _FULL = sys.maxsize
 _NAME_ONLY_CHARS = 0
-_MAX_TOPIC_CHARS = 160
-_BUDGET_TOPICS_RATIO = 50
-"""The budget over the maximum size of topics."""
-_MIN_TOPIC_CHARS = 12
 
 
 class CatalogueChoice(NamedTuple):
@@ -396,13 +392,13 @@ class CatalogueChooser:
         limits = self._share_out(candidates, room)
         if limits is None:
             return self._choose_some(candidates)
-        return self._write(list(zip(candidates, limits, strict=True)), ())
+        return self._write(list(zip(candidates, limits, strict=True)))
 
     def _room(self, *, unlisted: bool) -> int:
         """Return the room for entries and names; counts are reserved at their widest."""
         most = self._offered
         counts = ListedCounts(most, most, most, most if unlisted else 0)
-        tail = self._form.tail(note(counts, (), self._form.find))
+        tail = self._form.tail(note(counts, self._form.find))
         return self._scale.room - self._scale.weigh(
             self._form.head + self._form.entries_head + tail
         )
@@ -455,50 +451,28 @@ class CatalogueChooser:
         return [level if limit == MIN_STUB_CHARS else limit for limit in limits]
 
     def _choose_some(self, candidates: Sequence[Candidate]) -> CatalogueChoice | None:
-        """List pinned skills in full, then names, then a count with topics of the rest."""
+        """List pinned skills in full, then names, then a count of the rest."""
         room = self._room(unlisted=True)
         if room < 0:
             return None
-        topic_room = self._topic_room(room)
-        left = room - topic_room
         spent = 0
         chosen: list[tuple[Candidate, int]] = []
         rest: list[Candidate] = []
         for candidate in candidates:
-            if candidate.place < 0 and spent + candidate.description.cost(_FULL) <= left:
+            if candidate.place < 0 and spent + candidate.description.cost(_FULL) <= room:
                 spent += candidate.description.cost(_FULL)
                 chosen.append((candidate, _FULL))
             else:
                 rest.append(candidate)
         spent += self._names_frame
-        begin = len(self._skills)
         for candidate in rest:
             spent += candidate.name_cost
-            if spent > left:
-                begin = max(candidate.place, 0)
+            if spent > room:
                 break
             chosen.append((candidate, _NAME_ONLY_CHARS))
-        return self._write(chosen, self._topics(begin, topic_room))
+        return self._write(chosen)
 
-    def _topic_room(self, room: int) -> int:
-        most = min(_MAX_TOPIC_CHARS, self._scale.room // _BUDGET_TOPICS_RATIO, room)
-        return most if most >= self._scale.weigh(TOPICS) + _MIN_TOPIC_CHARS else 0
-
-    def _topics(self, begin: int, room: int) -> list[str]:
-        words: list[str] = []
-        if not room:
-            return words
-        room -= self._scale.weigh(f"{TOPICS}.")
-        for word in topics(self._skills, begin, self._skip, self._scale.room):
-            room -= self._scale.weigh(f"{word}, ")
-            if room < 0:
-                break
-            words.append(word)
-        return words
-
-    def _write(
-        self, chosen: Sequence[tuple[Candidate, int]], words: Sequence[str]
-    ) -> CatalogueChoice:
+    def _write(self, chosen: Sequence[tuple[Candidate, int]]) -> CatalogueChoice:
         entries: list[str] = []
         names: list[str] = []
         full: list[str] = []
@@ -517,7 +491,7 @@ class CatalogueChooser:
         return CatalogueChoice(
             entries,
             names,
-            note(counts, words, self._form.find),
+            note(counts, self._form.find),
             tuple(full),
             tuple(shortened),
             tuple(named),
@@ -556,47 +530,3 @@ def _level(candidates: Sequence[Candidate], room: int) -> int:
         else:
             high = middle - 1
     return max(low, MIN_STUB_CHARS)
-
-
-MAX_TOPICS = 8
-MAX_SAMPLED_NAMES = 500
-_WORD = re.compile(r"[^\W\d_][^\W_]{1,23}")
-# fmt: off
-_EMPTY = frozenset((
-    "ai", "skill", "skills", "agent", "agents", "agentic", "tool", "tools", "helper", "guide",
-    "guidelines", "expert", "best", "practices", "practice", "pattern", "patterns",
-    "specialist", "workflow", "workflows", "manager", "management", "builder", "creator",
-    "generator", "generate", "create", "development", "developer", "engineer", "engineering",
-    "use", "using", "used", "usage", "how", "what", "when", "my", "your", "our", "this", "that",
-    "the", "and", "for", "with", "from", "into", "about", "all", "any", "an", "as", "at", "by",
-    "in", "is", "it", "of", "on", "or", "to", "up", "via", "vs", "no", "not", "new", "old",
-    "get", "set", "run", "make", "add", "do", "one", "two", "co", "re", "de",
-))
-# fmt: on
-"""Words that are no topics."""
-
-
-def topics(
-    skills: Sequence[Skill],
-    start: int,
-    skip: Callable[[Skill], bool],
-    most: int = MAX_SAMPLED_NAMES,
-) -> list[str]:
-    """Return the most frequent words in the names from `start` on.
-
-    Args:
-        skills: All skills.
-        start: The first unlisted one.
-        skip: True for skills that are hidden or listed.
-        most: The number of names to read, at most `MAX_SAMPLED_NAMES`.
-    """
-    step = max(1, -(-(len(skills) - start) // max(1, min(most, MAX_SAMPLED_NAMES))))
-    count: dict[str, int] = {}
-    for at in range(start, len(skills), step):
-        skill = skills[at]
-        if skip(skill):
-            continue
-        for word in dict.fromkeys(_WORD.findall(skill.head.name[:200].lower())):
-            count[word] = count.get(word, 0) + 1
-    telling = ((-number, word) for word, number in count.items() if word not in _EMPTY)
-    return [word for _, word in sorted(telling)[:MAX_TOPICS]]

@@ -19,7 +19,7 @@ from satchel.catalogue.budget import (
     shorten,
     shown_name,
 )
-from satchel.catalogue.render import CatalogueEntry, clean, form_of, json_text
+from satchel.catalogue.render import CatalogueEntry, clean, form_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -283,7 +283,4 @@ def _level(entries: Sequence[_SizedLine], left: int) -> int:
 def _join(form: str, intro: str, entries: Sequence[str]) -> str:
     if form == "xml":
         return "\n".join(("<skills-shortlist>", intro, *entries, "</skills-shortlist>"))
-    if form in ("markdown", "paths"):
-        return f"## {_TITLE}\n\n{intro}\n\n" + "\n".join(entries)
-    skills = ",\n".join(entries)
-    return f'{{"about":{json_text(intro)},"skills":[\n{skills}\n]}}'
+    return f"## {_TITLE}\n\n{intro}\n\n" + "\n".join(entries)

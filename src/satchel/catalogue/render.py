@@ -4,7 +4,6 @@ A form provides the pieces and their sizes; `budget` decides which skills get wh
 
     xml        <skills> intro, <skill name="…">…</skill> …, <names>, <note> </skills>
     markdown   a heading, the intro, a bullet per skill, a line of names, a note
-    json       one object: about, skills, names, note
     paths      markdown with the path of each SKILL.md, for agents that have ReadFile and not Skill
 
 The intro comes first and the counts last: a skill added at the end changes no byte before it, so a
@@ -77,17 +76,6 @@ def markdown_code(text: str) -> str:
     return f"{fence}{text}{fence}"
 
 
-def json_text(text: str) -> str:
-    """Return a JSON string, including the quotes."""
-    import json
-
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _json_inside(text: str) -> str:
-    return json_text(text)[1:-1]
-
-
 _ABOUT = (
     "Skills are instructions for particular tasks. Only their names and descriptions stand here;"
     " the instructions come when you load a skill."
@@ -146,7 +134,7 @@ class ListedCounts(NamedTuple):
     unlisted: int
 
 
-def note(counts: ListedCounts, topics: Sequence[str] = (), find: str = _FIND) -> str:
+def note(counts: ListedCounts, find: str = _FIND) -> str:
     """Return the closing line: the counts, and how to find unlisted skills."""
     total = sum(counts)
     text = (
@@ -156,12 +144,7 @@ def note(counts: ListedCounts, topics: Sequence[str] = (), find: str = _FIND) ->
     )
     if counts.unlisted:
         text += find
-    if topics:
-        text += f"{TOPICS}{', '.join(topics)}."
     return text
-
-
-TOPICS = " They cover, among others: "
 
 
 class CatalogueForm:
@@ -196,11 +179,7 @@ class CatalogueForm:
 
     def __init__(self, *, rules: bool = True) -> None:
         """Create a form; without `rules` its intro is one line."""
-        self.head = self.opening + self.intro(self.about if rules else self.terse)
-
-    def intro(self, text: str) -> str:
-        """Return the quoted intro."""
-        return text
+        self.head = self.opening + (self.about if rules else self.terse)
 
     def frame(self, entry: CatalogueEntry) -> tuple[str, str]:
         """Return the text before and after an entry's description."""
@@ -278,34 +257,6 @@ class MarkdownForm(CatalogueForm):
         return markdown_text(text)
 
 
-class JsonForm(CatalogueForm):
-    """One object, one skill a line."""
-
-    opening = '{"about":'
-    between = ",\n"
-    names_head = '\n],"names":['
-    names_between = ","
-    entry = ('{"name":%s', ',"description":"', '"}')
-    parts = MappingProxyType(
-        {"id": ',"id":%s', "hint": ',"args":%s', "origin": ',"origin":%s', "note": ',"note":%s'}
-    )
-    value = staticmethod(json_text)
-    text = staticmethod(_json_inside)
-    name = staticmethod(json_text)
-
-    def intro(self, text: str) -> str:
-        """A JSON string, and the beginning of the list."""
-        return f'{json_text(text)},"skills":['
-
-    def tail(self, text: str) -> str:
-        """The note and the closing brace."""
-        return f'\n],"note":{json_text(text)}}}'
-
-    def brief(self, text: str) -> str:
-        """The object with the note alone."""
-        return f'{{"skills":[],"note":{json_text(text)}}}'
-
-
 class PathsForm(MarkdownForm):
     """A section that gives paths; ReadFile is all that an agent needs to use a skill."""
 
@@ -319,7 +270,6 @@ class PathsForm(MarkdownForm):
 FORMS: dict[str, type[CatalogueForm]] = {
     "xml": XmlForm,
     "markdown": MarkdownForm,
-    "json": JsonForm,
     "paths": PathsForm,
 }
 

@@ -107,6 +107,9 @@ cli.modules = {
     "verify": "commands.verify:verify",
     "trust": "commands.trust:trust",
     "sign": "commands.sign:sign",
+    "publish": "commands.publish:publish",
+    "yank": "commands.publish:yank",
+    "hub": "commands.hub:hub",
     "config": "commands.config:config",
 }
 cli.synonyms = {
@@ -127,7 +130,7 @@ cli.synonyms = {
     "signers": "sign --signers",
     "worker": "goal worker",
     "index": "config index",
-    "vectors": "config embeddings",
+    "vectors": "config set embeddings",
     "sandbox": "config sandbox",
     "completion": "config completion",
     "settings": "config",
@@ -139,12 +142,17 @@ cli.synonyms = {
     "call": "try",
     "ask": "run",
     "web": "ui",
+    "release": "publish",
+    "push": "publish",
+    "registry": "hub",
+    "mirror": "hub mirror",
 }
 cli.headings = {
     "list": say("See"),
     "new": say("Change"),
     "chat": say("Run"),
     "check": say("Check"),
+    "publish": say("Share"),
     "config": say("Set"),
 }
 

@@ -308,11 +308,6 @@ def error_dict(exc: SatchelError) -> dict[str, str]:
     return {"code": exc.code, "message": render(exc.message), "hint": render(exc.hint)}
 
 
-def with_error(made: dict[str, Any], failed: SatchelError | None) -> dict[str, Any]:
-    """The JSON of a result, with an error if part of it failed."""
-    return made if failed is None else {**made, "error": error_dict(failed)}
-
-
 def print_error(message: str, hint: str = "") -> None:
     """Print an error and its hint on stderr."""
     screen = Screen(sys.stderr)

@@ -344,26 +344,15 @@ def skill_argument(name: str = "name", **given: Any) -> Callable[..., Any]:
 def complete_names(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete names of skills."""
-    return completions(ctx, incomplete, lambda _satchel, _skill: True)
-
-
-def completions(
-    ctx: click.Context, incomplete: str, wanted: Callable[[Satchel, Skill], bool]
-) -> list[CompletionItem]:
-    """Complete names of the wanted skills; none when the project cannot be read."""
+    """Complete names of skills; none when the project cannot be read."""
     from click.shell_completion import CompletionItem
 
     context = ctx.find_object(CliContext) or CliContext()
     try:
-        satchel = context.satchel
-        named = {
-            skill.name: skill
-            for skill in satchel.library.every()
-            if skill.name.startswith(incomplete) and wanted(satchel, skill)
-        }
+        every = context.satchel.library.every()
     except SatchelError:
         return []
+    named = {skill.name: skill for skill in every if skill.name.startswith(incomplete)}
     return [
         CompletionItem(name, help=one_line(skill.description)[:60])
         for name, skill in sorted(named.items())

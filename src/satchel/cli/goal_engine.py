@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from satchel.agent.tool_steps import ToolSteps
     from satchel.cli.context import CliContext
     from satchel.goals.engines.base import Engine
-    from satchel.goals.model import Done, GoalReport, Plan, Work
+    from satchel.goals.model import GoalReport, Plan
     from satchel.goals.rate_limits import Limit, SharedLimiter
     from satchel.settings import Settings
 
@@ -101,7 +99,7 @@ def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_engine(
-    context: CliContext, name: str | None, runner: LazyStepRunner | None = None, *, only: str = ""
+    context: CliContext, name: str | None, runner: ToolSteps | None = None, *, only: str = ""
 ) -> Engine:
     """Open the named engine, or that of the settings; use it with `async with`.
 
@@ -118,15 +116,17 @@ def make_runner(
     *,
     yes: bool,
     plan: Plan | None = None,
-) -> LazyStepRunner:
+) -> ToolSteps:
     """Make the runner for the steps of goals.
 
     If no step of `plan` calls a model, neither a model nor the extra `agent` is needed. `yes`
     allows tools that write or use the network. All workers of an engine share the rate limits.
     """
     if plan is not None and not asks_model(plan) and not model:
+        from satchel.agent.tool_steps import ToolSteps
+
         limits_of(context.satchel.settings.limits)  # reports errors in this setting anyway
-        return LazyStepRunner(lambda: _tool_steps(context, yes=yes))
+        return ToolSteps(context.satchel, approve=True if yes else None)
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     must_be_installed("pydantic_ai", "agent")
     name = None
@@ -135,63 +135,10 @@ def make_runner(
 
         name = choose_model(context, model)
         make_agent(context, name)  # raises before any step is run when the model is unavailable
-        _print_other_models(context, name, plan)
+    from satchel.agent.goal_steps import AgentSteps
+
     limiter = make_limiter(context.satchel.settings, engine)
-
-    def make() -> ToolSteps:
-        from satchel.agent.goal_steps import AgentSteps
-        from satchel.agent.subagents import resolve_model
-
-        if name is not None:
-            resolve_model(name)  # imports its packages now, not while steps wait
-        return AgentSteps(context.satchel, name, approve=True if yes else None, limiter=limiter)
-
-    return LazyStepRunner(make)
-
-
-def _tool_steps(context: CliContext, *, yes: bool) -> ToolSteps:
-    from satchel.agent.tool_steps import ToolSteps
-
-    return ToolSteps(context.satchel, approve=True if yes else None)
-
-
-def _print_other_models(context: CliContext, model: str, plan: Plan | None) -> None:
-    """Print which steps of a plan use another provider than the chosen one."""
-    chosen = model.partition(":")[0]
-    others: dict[str, list[str]] = {}
-    for step in () if plan is None else plan.steps:
-        if step.model and step.model.partition(":")[0] != chosen:
-            others.setdefault(step.model, []).append(one_line(step.id))
-    for other, steps in others.items():
-        message = say("The plan sends these steps to `{model}`: {steps}",
-                      model=one_line(other), steps=join_names(steps))  # fmt: skip
-        context.err.line(message, "yellow")
-
-
-class LazyStepRunner:
-    """A step runner that is made with the first step, so that the plan is shown before."""
-
-    def __init__(self, make: Callable[[], ToolSteps]) -> None:
-        self._make = make
-        self._made: ToolSteps | None = None
-        self._lock = threading.Lock()
-
-    def ready(self) -> ToolSteps:
-        """Make the runner if needed."""
-        with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
-
-    async def run(self, work: Work) -> Done:
-        """Run a step."""
-        made = self._made or await asyncio.to_thread(self.ready)
-        return await made.run(work)
-
-    def close(self) -> None:
-        """Release the runner's resources."""
-        if self._made is not None:
-            self._made.close()
+    return AgentSteps(context.satchel, name, approve=True if yes else None, limiter=limiter)
 
 
 def make_limiter(settings: Settings, engine: str | None) -> SharedLimiter | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from satchel.cli import EXIT_INCOMPLETE, EXIT_INTERRUPTED
 from satchel.cli.console import clean, one_line, write_json
 from satchel.cli.goal_engine import worker_command
-from satchel.cli.goal_view import GoalProgress
+from satchel.cli.goal_view import GoalProgress, print_end
 from satchel.cli.models import quietly
 from satchel.cli.options import wrong_form
 from satchel.errors import InvalidInput
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from satchel.goals.model import Answer, GoalReport
 
 
-_REDRAW_INTERVAL_S = 0.125
+_POLL_INTERVAL_S = 0.5
 _SECOND_INTERRUPT_AFTER_S = 2.0
 """After Ctrl-C, another one is ignored for so long."""
-_LAST_EVENTS_TIMEOUT_S = 2.0
 
 
 def parse_answer(text: str | None, schema: Any) -> Any:
@@ -127,13 +126,9 @@ def run_to_end(
 
     `shared` means that workers run the steps. Returns the exit code.
     """
-    notice = _InterruptNotice(context, options, shared=shared)
-    try:
-        report, outputs = asyncio.run(_run(context, engine, begin, notice, detach=options.detach))
-    except KeyboardInterrupt:
-        if notice.goal_continues:
-            return EXIT_INTERRUPTED
-        raise
+    report, outputs = asyncio.run(_run(context, engine, begin, options, shared=shared))
+    if outputs is None:
+        return EXIT_INTERRUPTED
     if options.detach:
         _detach(context, engine, report, options)
         return 0
@@ -163,10 +158,11 @@ async def _run(
     context: CliContext,
     engine: Engine,
     begin: Callable[[Engine], Awaitable[GoalReport]],
-    notice: _InterruptNotice,
+    options: RunOptions,
     *,
-    detach: bool,
-) -> tuple[GoalReport, Mapping[str, Any]]:
+    shared: bool,
+) -> tuple[GoalReport, Mapping[str, Any] | None]:
+    """Return the goal, and the outputs of its last steps; None after Ctrl-C."""
     from satchel.cli.goal_view import whole_outputs
     from satchel.goals.model import OVER
     from satchel.presentation.goals import last_steps
@@ -174,14 +170,13 @@ async def _run(
     async with engine as opened:
         since = time.time()
         report = await begin(opened)
-        if detach:
+        if options.detach:
             return report, {}
         unbegun = say("Workers run the steps: `{command}`",
                       command=worker_command(context, report))  # fmt: skip
-        view = GoalProgress(context.err, unbegun)
         try:
             while True:
-                report = await _follow(opened, report, view, since)
+                report = await _follow(context, opened, report, unbegun, since)
                 is_interactive = sys.stdin.isatty() and sys.stderr.isatty()
                 if report.state in OVER or not is_interactive:
                     break
@@ -189,68 +184,40 @@ async def _run(
                 if not await _ask(context, opened, report):
                     break
                 report = await opened.report(report.id)
-                view = GoalProgress(context.err, unbegun)
-        except (KeyboardInterrupt, asyncio.CancelledError):
+        except asyncio.CancelledError:  # Ctrl-C
             _ignore_interrupts()
-            notice.print(report.id, plain=not view.redraws)  # a redrawn view covers the `^C`
-            raise
+            _print_interrupted(context, report.id, options, shared=shared)
+            return report, None
         last = {name: report.steps[name] for name in last_steps(report.plan)}
         return report, await whole_outputs(opened, last)
 
 
-class _InterruptNotice:
-    """The message after Ctrl-C: how the goal continues."""
-
-    def __init__(self, context: CliContext, options: RunOptions, *, shared: bool) -> None:
-        self._context = context
-        self._options = options
-        self._shared = shared
-        self.goal_continues = False
-        """Whether workers continue the goal."""
-
-    def print(self, goal_id: str, *, plain: bool) -> None:
-        """Print the message on its own line; `plain` when the terminal still shows `^C`."""
-        err, asking = self._context.err, self._context.asking
-        if asking or (plain and err.is_terminal):
-            err.line()
-        self._context.asking = False
-        self.goal_continues = self._shared and not asking
-        if self.goal_continues:
-            command = f"satchel goal show {goal_id}{_engine_suffix(self._options)}"
-        else:
-            command = f"satchel goal resume {goal_id}{_suffix(self._options)}"
-        err.line(say("Run `{command}`", command=command), "yellow")
+def _print_interrupted(
+    context: CliContext, goal_id: str, options: RunOptions, *, shared: bool
+) -> None:
+    """Print how the goal continues, on its own line: a terminal shows `^C`."""
+    if context.asking or context.err.is_terminal:
+        context.err.line()
+    command = f"satchel goal resume {goal_id}{_suffix(options)}"
+    if shared and not context.asking:  # workers continue it
+        command = f"satchel goal show {goal_id}{_engine_suffix(options)}"
+    context.asking = False
+    context.err.line(say("Run `{command}`", command=command), "yellow")
 
 
 async def _follow(
-    engine: Engine, report: GoalReport, view: GoalProgress, since: float
+    context: CliContext, engine: Engine, report: GoalReport, unbegun: str, since: float
 ) -> GoalReport:
-    """Show the events of a goal from `since` on, until it ends or waits for an answer."""
-    goal_id = report.id
-    view.begin(report, since)
-    ended: GoalReport | None = None
-
-    async def watch() -> None:
-        async for event in engine.watch(goal_id):
-            view.tell(event)
-
-    async def tick() -> None:
-        while True:
-            await asyncio.sleep(_REDRAW_INTERVAL_S)
-            view.tick()
-
-    watching = asyncio.ensure_future(watch())
-    ticking = asyncio.ensure_future(tick())
-    try:
-        ended = await engine.wait(goal_id)
-        await asyncio.wait([watching], timeout=_LAST_EVENTS_TIMEOUT_S)
-        return ended
-    finally:
-        ticking.cancel()
-        if not watching.done():
-            watching.cancel()
-        await asyncio.gather(watching, ticking, return_exceptions=True)
-        view.end(ended)
+    """Show the progress of a goal until it ends or waits for an answer."""
+    view = GoalProgress(context.err, report, unbegun)
+    view.begin(since)
+    while True:
+        report = await engine.wait(report.id, _POLL_INTERVAL_S)
+        view.update(report)
+        queued = report.state == "queued" and engine.name != "local"
+        if report.state != "running" and not queued:
+            print_end(context.err, report)
+            return report
 
 
 async def _ask(context: CliContext, engine: Engine, report: GoalReport) -> bool:

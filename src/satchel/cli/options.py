@@ -131,6 +131,24 @@ def limit_option(default: int | None = None) -> Callable[..., Any]:
     return click.option("--limit", type=WholeNumber(1), default=default, metavar="N", help=text)
 
 
+def server_options(port: int) -> Callable[..., Any]:
+    """`--host`, `--port` and `--name`, as the parameter `names`."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        default = say("Default: {value}.", value=port)
+        for option in (
+            click.option("--name", "names", multiple=True, metavar="HOST",
+                         help=say("Another host name of the server; repeatable.")),
+            click.option("--port", type=WholeNumber(most=65_535), default=port, help=default),
+            click.option("--host", default="127.0.0.1",
+                         help=say("Default: {value}.", value="127.0.0.1")),
+        ):  # fmt: skip
+            function = option(function)
+        return function
+
+    return add
+
+
 def model_option() -> Callable[..., Any]:
     """`--model PROVIDER:NAME`."""
     text = say("The model to use; default: the setting `model`.")

@@ -21,7 +21,7 @@ from satchel.presentation.wording import names_of
 from satchel.store.plan import verdict_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
@@ -60,7 +60,7 @@ def scope_option(function: Callable[..., int]) -> Callable[..., int]:
         "--scope",
         type=OneOf(["project", "user"]),
         default="project",
-        help=say("`project` (default), or `user`: your own, for all projects."),
+        help=say("`project` (default), or `user`: for all your projects."),
     )(function)
 
 
@@ -88,23 +88,12 @@ def confirm_and_apply(
             session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
         )
     except SatchelError as exc:
-        # A finished change is reported as such, even if a later step failed.
-        from satchel.store.store import Receipt
-
-        made = exc.receipt if isinstance(exc, Incomplete) else None
-        receipt = made if isinstance(made, Receipt) else None
         if as_json:
-            # A script needs the findings and the reason, not only an exit code.
-            write_json({**plan.to_dict(), **_made(receipt), "error": error_dict(exc)})
-        elif receipt is not None:
-            print_receipt(session, plan, receipt)
+            # A script needs the findings and the reason, not only an exit code. After an
+            # incomplete change, which has been made, nothing is said about `done`.
+            record = {**plan.to_dict(), "error": error_dict(exc)}
+            write_json(record if isinstance(exc, Incomplete) else {**record, "done": []})
         raise
-
-
-def _made(receipt: Receipt | None) -> dict[str, object]:
-    if receipt is None:
-        return {"done": []}
-    return {"number": receipt.number, "done": [step.id for step in receipt.done]}
 
 
 def _confirm_and_apply(
@@ -122,7 +111,7 @@ def _confirm_and_apply(
     refused = plan.of_kind("refused")
     if len(refused) == len(plan.steps) == 1 and refused[0].error is not None:
         raise refused[0].error
-    print_repairs(session, plan.stage.notes)
+    print_repairs(session, plan.stage.repaired)
     if not as_json:
         print_plan(session, plan)
     if dry_run:
@@ -137,7 +126,8 @@ def _confirm_and_apply(
         return 0
     receipt = store.apply(plan, accept_risk=accept_risk)
     if as_json:
-        write_json({**plan.to_dict(), **_made(receipt)})
+        done = [step.id for step in receipt.done]
+        write_json({**plan.to_dict(), "number": receipt.number, "done": done})
     else:
         print_receipt(session, plan, receipt)
     put = [step.id for step in receipt.done if step.kind in ("add", "replace")]
@@ -276,7 +266,9 @@ def _show_diff(session: CliContext, plan: ChangePlan) -> None:
 
 def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> None:
     """Print the result: paths on stdout, messages on stderr."""
-    printed = plan.stage.notes  # printed before the plan
+    from satchel.presentation.changes import result_words
+
+    printed = plan.stage.repaired  # printed before the plan
     print_repairs(session, [text for text in receipt.repaired if text not in printed])
     for step in receipt.done:
         if step.kind in ("add", "replace"):
@@ -292,7 +284,8 @@ def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> No
         if not refused:
             err.line(say("Nothing to do"))
         return
-    err.write(err.paint(_done(plan, receipt), "green") + "\n")
+    for words in result_words(plan, receipt):
+        err.write(err.paint(one_line(words), "green") + "\n")
     for note in receipt.notes:
         err.line(one_line(note), "yellow")
     if plan.op == "import" and plan.scope.name != "global":
@@ -303,28 +296,6 @@ def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> No
     if plan.op != "lock" and receipt.number:
         scope = " --scope user" if plan.scope.name == "global" else ""
         err.line(say("Undo with `{command}`", command=f"satchel undo{scope}"), "dim")
-
-
-def _done(plan: ChangePlan, receipt: Receipt) -> str:
-    if plan.op == "import":
-        return "\n".join(_imported(receipt))
-    names = _names([step for step in receipt.done if plan.op != "rename" or step.kind == "add"])
-    return {
-        "add": say("Added: {names}", names=names),
-        "remove": say("Removed: {names}", names=names),
-        "update": say("Updated: {names}", names=names),
-        "install": say("Installed: {names}", names=names),
-        "lock": say("Locked: {names}", names=names),
-        "rename": say("Renamed: {old} to {names}", names=names,
-                      old=_names([step for step in receipt.done if step.kind == "remove"])),
-    }[plan.op]  # fmt: skip
-
-
-def _imported(receipt: Receipt) -> Iterable[str]:
-    if new := [step for step in receipt.done if step.kind != "replace"]:
-        yield say("Installed: {names}", names=_names(new))
-    if old := [step for step in receipt.done if step.kind == "replace"]:
-        yield say("Replaced: {names}", names=_names(old))
 
 
 def print_shadowed(session: CliContext, folders: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from bisect import insort
-from functools import cached_property, partial
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,8 +29,7 @@ from satchel.detect.base import (
 from satchel.detect.index.sync import IndexSync, keys_of, open_index
 from satchel.detect.keyword import LexicalDetector
 from satchel.detect.match_reasons import (
-    LowercaseHeaders,
-    QueryTerms,
+    HeaderTerms,
     explain,
     missing_words,
     skills_with_all,
@@ -49,7 +48,6 @@ from satchel.detect.ranking import (
     drop_near_duplicates,
     fit_probability,
     irrelevant_builtins,
-    rank_skills,
 )
 from satchel.detect.tokenizer import (
     LINKS,
@@ -60,7 +58,7 @@ from satchel.detect.tokenizer import (
     head_texts,
     make_row,
     pieces_of,
-    query_bytes,
+    query_key,
     segmenter,
     stem,
     stopword_terms,
@@ -93,7 +91,7 @@ class SkillLookup:
         """
         self.skills = skills
         self._whole = whole
-        self._names: dict[bytes, list[str]] | None = None
+        self._names: dict[str, list[str]] | None = None
         self._words: dict[str, bool] = {}
         if whole is None:
             self.by_key: dict[str, Skill] = dict(zip(keys_of(skills), skills, strict=True))
@@ -102,14 +100,14 @@ class SkillLookup:
             self.by_key = {key: one for key, one in whole.by_key.items() if id(one) in kept}
 
     @property
-    def by_name(self) -> dict[bytes, list[str]]:
+    def by_name(self) -> dict[str, list[str]]:
         """Keys by normalised name; those of the whole library for a subset."""
         if self._whole is not None:
             return self._whole.by_name
         if self._names is None:
-            names: dict[bytes, list[str]] = {}
+            names: dict[str, list[str]] = {}
             for key, skill in self.by_key.items():
-                names.setdefault(query_bytes(skill.name), []).append(key)
+                names.setdefault(query_key(skill.name), []).append(key)
             self._names = names
         return self._names
 
@@ -119,7 +117,7 @@ class SkillLookup:
             return False
         if word not in self._words:
             own = (name for name, keys in self.by_name.items() if any(map(self.by_key.get, keys)))
-            count = b"".join(own).count(b" %s " % word.encode())  # each is surrounded by spaces
+            count = "".join(own).count(f" {word} ")  # each is surrounded by spaces
             self._words[word] = 0 < count <= max(_MIN_NAMES_PER_WORD, len(self.by_key) // 20)
         return self._words[word]
 
@@ -244,7 +242,7 @@ class HybridDetector(BaseDetector):
         self._patience = patience
         self._on_wait = on_wait
         self._lookups = SkillLookups()
-        self._heads = LowercaseHeaders()
+        self._heads = HeaderTerms()
 
     def rank(
         self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
@@ -259,11 +257,10 @@ class HybridDetector(BaseDetector):
             # Stop words occur everywhere, so substring search would be slow.
             found = self.ranking(goal, skills, many, most, stopword_terms(goal.pieces))
             best = [one._replace(score=one.score * _MIN_SCORE_SHARE) for one in found.ranked]
-        made = _Reasons(found, self._heads)
         if 1 < len(found.terms) <= _MAX_SEARCH_TERMS:
-            best = self._whole_first(found, made.sought, best, limit)
+            best = self._whole_first(found, best, limit)
         best = best[:limit]
-        matches = [self._match(found, made if reasons else None, one) for one in best]
+        matches = [self._match(found, one, reasons=reasons) for one in best]
         few = len(skills) <= _MAX_SUBSTRING_SKILLS and len(found.terms) < 2
         if len(goal_text.strip().encode()) > 1 and (not matches or (few and len(matches) < limit)):
             # Partial words are no terms, but users type them. Substring search is slow in a large
@@ -311,9 +308,8 @@ class HybridDetector(BaseDetector):
             # Long instructions contain words of every request: they alone make no second choice.
             chosen = [at for at in near if at == kept[0] or best[at].parts.keys() - {"body"}]
         rest = [at for at in kept if at not in chosen][:_MAX_RUNNERS_UP]
-        made = _Reasons(found, self._heads)
-        matches = [self._match(found, made, best[at]) for at in chosen]
-        runners_up = [self._match(found, made, best[at]) for at in rest]
+        matches = [self._match(found, best[at]) for at in chosen]
+        runners_up = [self._match(found, best[at]) for at in rest]
         took = (time.perf_counter() - began) * 1e3
         pairs = [(by_key[best[at].key].name, by_key[best[of].key].name) for at, of in copies]
         return Detection(
@@ -330,21 +326,21 @@ class HybridDetector(BaseDetector):
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
         """Return the rank of a skill, its contributions, and the skills ahead of it."""
         found = self.ranking(goal_text, skills, len(skills), MAX_RIVALS, whole=True)
-        key, made = skill.path, _Reasons(found, self._heads)
+        key = skill.path
         order = _called_first(found)
         if found.called:
             stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
         else:
             stood = found.rank_of(key)
         first = order[:MAX_RIVALS] if stood is None else order[: min(MAX_RIVALS, stood[0] - 1)]
-        ahead = [(self._match(found, made, one), _contributions(one)) for one in first]
+        ahead = [(self._match(found, one), _contributions(one)) for one in first]
         missing = missing_words(
             found.pieces, found.terms, skill, [match.skill for match, _ in ahead]
         )
         if stood is None:
             return RankExplanation(0, len(skills), None, {}, ahead, missing)
         rank, own = stood
-        match = self._match(found, made, own)
+        match = self._match(found, own)
         return RankExplanation(rank, len(skills), match, _contributions(own), ahead, missing)
 
     def prepare(
@@ -466,7 +462,7 @@ class HybridDetector(BaseDetector):
             if one
         ]
         if off_subject:
-            combined = combine(_without(signals, off_subject), weights)
+            combined = combine(signals, weights, off_subject)
             ranked = combined.best(most)
             for one in few:
                 insort(ranked, one, key=_order)
@@ -484,9 +480,9 @@ class HybridDetector(BaseDetector):
             goal.pieces,
         )
 
-    def features(self, found: Ranking, without: Sequence[str] = ()) -> FitFeatures:
-        """Return the features of the best skill; `without` some keys, for measuring."""
-        ranked = rank_skills(found.signals, found.weights, without) if without else found.ranked
+    def features(self, found: Ranking) -> FitFeatures:
+        """Return the features of the best skill."""
+        ranked = found.ranked
         if not ranked:
             return FitFeatures()
         first = ranked[0]
@@ -511,12 +507,12 @@ class HybridDetector(BaseDetector):
         return features._replace(alike=alike, clause=clause, named=named)
 
     def _whole_first(
-        self, found: Ranking, sought: QueryTerms, order: list[RankedSkill], limit: int
+        self, found: Ranking, order: list[RankedSkill], limit: int
     ) -> list[RankedSkill]:
         """For a few words, move the skills that contain all of them to the front."""
         by_key = found.lookup.by_key
         skills = [by_key[one.key] for one in order[:_MAX_REORDERED_SKILLS]]
-        whole = set(skills_with_all(self._heads, skills, sought, limit))
+        whole = set(skills_with_all(self._heads, skills, found.terms, limit))
         if found.called:
             whole |= {
                 at
@@ -531,26 +527,16 @@ class HybridDetector(BaseDetector):
         first = [order[at] for at in sorted(whole)]
         return [one._replace(score=max(one.score, least)) for one in first] + others
 
-    def _match(self, found: Ranking, made: _Reasons | None, one: RankedSkill) -> Match:
+    def _match(self, found: Ranking, one: RankedSkill, *, reasons: bool = True) -> Match:
         skill, score = found.lookup.by_key[one.key], round(one.score, 3)
-        if made is None:
+        if not reasons:
             return Match(skill.name, score, "", (), skill, self.name)
-        return Match.lazy(skill.name, score, partial(made.of, one), skill, self.name)
 
+        def why() -> tuple[str, tuple[str, ...]]:
+            called = one.key in found.called
+            return explain(skill, self._heads.of(skill), found.terms, one.parts, called=called)
 
-class _Reasons:
-    def __init__(self, found: Ranking, headers: LowercaseHeaders) -> None:
-        self._found = found
-        self._headers = headers
-
-    @cached_property
-    def sought(self) -> QueryTerms:
-        return QueryTerms(self._found.terms)
-
-    def of(self, one: RankedSkill) -> tuple[str, tuple[str, ...]]:
-        skill = self._found.lookup.by_key[one.key]
-        called = one.key in self._found.called
-        return explain(skill, self._headers.of(skill), self.sought, one.parts, called=called)
+        return Match.lazy(skill.name, score, why, skill, self.name)
 
 
 def _word_signals(
@@ -595,16 +581,6 @@ def _only(signals: dict[str, Signal], keys: Container[str]) -> dict[str, Signal]
         name: Signal({key: score for key, score in scores.items() if key in keys}, low)
         for name, (scores, low) in signals.items()
     }
-
-
-def _without(signals: dict[str, Signal], keys: Iterable[str]) -> dict[str, Signal]:
-    left: dict[str, Signal] = {}
-    for name, (scores, low) in signals.items():
-        others = dict(scores)
-        for key in keys:
-            others.pop(key, None)
-        left[name] = Signal(others, low)
-    return left
 
 
 def _order(one: RankedSkill) -> tuple[float, str]:

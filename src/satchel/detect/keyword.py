@@ -8,12 +8,12 @@ the same search. A skill whose name equals the goal comes first.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+import re
 from heapq import nsmallest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from satchel.detect.base import BaseDetector, Match
-from satchel.detect.tokenizer import BORDER, lower, normalise_unicode, query_bytes, spaced, words_of
+from satchel.detect.tokenizer import normalise_unicode, query_key, words_of
 from satchel.i18n import Message, join_messages
 
 if TYPE_CHECKING:
@@ -32,18 +32,6 @@ _MAX_COMPARISONS = 560_000
 _MIN_WORDS, _MAX_WORDS = 6, 32
 
 
-class _KeywordTexts(NamedTuple):
-    """The normalised texts of a skill sequence in one buffer."""
-
-    skills: Sequence[Skill]
-    text: bytes
-    """`name\\ndescription\\n` of each, one after the other."""
-    starts: list[int]
-    """The start of each skill, and the end."""
-    names: list[int]
-    """Where each name ends."""
-
-
 class LexicalDetector(BaseDetector):
     """Finds skills by the words of the goal."""
 
@@ -52,20 +40,21 @@ class LexicalDetector(BaseDetector):
     def __init__(self, limit: int = 50) -> None:
         """Return at most `limit` matches."""
         self._limit = limit
-        self._last: _KeywordTexts | None = None
+        self._last: tuple[Sequence[Skill], list[tuple[str, str]]] = ((), [])
+        """A sequence of skills, and the normalised name and texts of each."""
 
     def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
         """Return skills whose name or description contains words of the goal, best first."""
         asked = " ".join(goal_text.split())
-        query = query_bytes(asked)
+        query = query_key(asked)
         texts = self._prepare(skills)
-        words = _choose(words_of(query), len(texts.names))
+        words = _choose(words_of(query), len(texts))
         scores: dict[int, float] = {}
         named: set[int] = set()
         for word in words:
             _search(word, texts, scores, named)
         for at in named:
-            name = spaced(texts.text[texts.starts[at] : texts.names[at]])
+            name = query_key(texts[at][0])
             if name == query:
                 scores[at] = 2 * _EXACT_NAME_SCORE + scores[at]
             elif name in query:
@@ -77,26 +66,14 @@ class LexicalDetector(BaseDetector):
             if skills[at].head.name == asked:
                 scores[at] = 3 * _EXACT_NAME_SCORE + scores.get(at, 0.0)
         best = nsmallest(self._limit, scores.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [_explain(skills[at], score, words) for at, score in best]
+        return [_explain(skills[at], texts[at], score, words) for at, score in best]
 
-    def _prepare(self, skills: Sequence[Skill]) -> _KeywordTexts:
-        last = self._last
-        if last is not None and last.skills is skills:
-            return last
-        parts: list[bytes] = []
-        starts: list[int] = []
-        names: list[int] = []
-        at = 0
-        for skill in skills:
-            name, text = _texts(skill)
-            starts.append(at)
-            names.append(at + len(name))
-            parts += (name, text)
-            at += len(name) + len(text) + 2
-        starts.append(at)
-        texts = _KeywordTexts(skills, lower(b"\n".join(parts) + b"\n"), starts, names)
+    def _prepare(self, skills: Sequence[Skill]) -> list[tuple[str, str]]:
+        if self._last[0] is skills:
+            return self._last[1]
+        texts = [_texts(skill) for skill in skills]
         if isinstance(skills, tuple):
-            self._last = texts
+            self._last = (skills, texts)
         return texts
 
 
@@ -104,17 +81,12 @@ MinimalSkillDetector = LexicalDetector
 """Alias for the smallest detector."""
 
 
-def _texts(skill: Skill) -> tuple[bytes, bytes]:
-    """Return normalised name and description, still with ASCII capitals."""
-    head = skill.head
-    name, text = head.name, head.description
-    if head.extra:
+def _texts(skill: Skill) -> tuple[str, str]:
+    """Return the normalised name, and the other texts."""
+    text = skill.head.description
+    if skill.head.extra:
         text = f"{text}\n{skill.when_to_use}\n{' '.join(skill.tags)}"
-    if not name.isascii():
-        name = normalise_unicode(name)
-    if not text.isascii():
-        text = normalise_unicode(text)
-    return name.encode("utf-8", "replace"), text.encode("utf-8", "replace")
+    return normalise_unicode(skill.head.name), normalise_unicode(text)
 
 
 def _choose(words: list[Word], count: int) -> list[Word]:
@@ -122,54 +94,43 @@ def _choose(words: list[Word], count: int) -> list[Word]:
     most = max(_MIN_WORDS, min(_MAX_WORDS, _MAX_COMPARISONS // max(count, 1)))
     if len(words) <= most:
         return words
-    kept = set(sorted(words, key=lambda word: -len(word.data))[:most])
+    kept = set(sorted(words, key=lambda word: -len(word.text.encode()))[:most])
     return [word for word in words if word in kept]
 
 
-def _search(word: Word, texts: _KeywordTexts, scores: dict[int, float], named: set[int]) -> None:
-    text, starts, names = texts.text, texts.starts, texts.names
-    data, size, bordered = word.data, len(word.data), word.bordered
-    find, border = text.find, BORDER
-    found: dict[int, int] = {}
-    in_name: set[int] = set()
-    at, until, level = -1, 0, 2
-    place = find(data)
-    while place >= 0:
-        if place >= until:  # hits are ordered: another skill
-            at = bisect_right(starts, place) - 1
-            until = starts[at + 1]
-            level = 2
-            if place < names[at]:
-                in_name.add(at)
-        if not bordered:
-            level = 0
-        elif not place or border[text[place - 1]]:
-            level = 0 if border[text[place + size]] else 1
-        found[at] = level
-        # A whole word is the best possible hit: continue with the next skill.
-        place = find(data, place + 1 if level else until)
-    if not found:
-        return
+def _search(
+    word: Word, texts: list[tuple[str, str]], scores: dict[int, float], named: set[int]
+) -> None:
+    sought = word.text
+    begins = re.compile(rf"(?<![a-z0-9]){re.escape(sought)}(?P<goes_on>[a-z0-9])?")
+    levels: dict[int, int] = {}
+    for at, (name, text) in enumerate(texts):
+        if sought in name:
+            named.add(at)
+        elif sought not in text:
+            continue
+        levels[at] = _level(begins, name, text) if word.bordered else 0
     # The rarity of a whole word counts whole words; that of an infix counts all hits.
-    counts = [0, 0, 0]
-    for level in found.values():
-        counts[level] += 1
-    total = len(names)
     worth: list[float] = []
     seen = 0
-    for weight, count in zip(_HIT_WEIGHTS, counts, strict=True):
-        seen += count
-        worth.append(weight * math.log(1 + total / max(seen, 1)))
-    for at, level in found.items():
-        value = worth[level]
-        scores[at] = scores.get(at, 0.0) + (value * _NAME_RATIO if at in in_name else value)
-    named |= in_name
+    for level, weight in enumerate(_HIT_WEIGHTS):
+        seen += sum(one == level for one in levels.values())
+        worth.append(weight * math.log(1 + len(texts) / max(seen, 1)))
+    for at, level in levels.items():
+        ratio = _NAME_RATIO if sought in texts[at][0] else 1.0
+        scores[at] = scores.get(at, 0.0) + ratio * worth[level]
 
 
-def _explain(skill: Skill, score: float, words: list[Word]) -> Match:
-    name, text = map(lower, _texts(skill))
-    in_name = [word.shown for word in words if word.data in name]
-    in_text = [word.shown for word in words if word.data in text and word.data not in name]
+def _level(begins: re.Pattern[str], *texts: str) -> int:
+    """Return 0 for a whole word, 1 for the beginning of one, 2 for another part."""
+    found = [hit["goes_on"] is not None for text in texts for hit in begins.finditer(text)]
+    return 2 if not found else int(all(found))
+
+
+def _explain(skill: Skill, texts: tuple[str, str], score: float, words: list[Word]) -> Match:
+    name, text = texts
+    in_name = [word.text for word in words if word.text in name]
+    in_text = [word.text for word in words if word.text in text and word.text not in name]
     parts: list[str] = []
     if score > _EXACT_NAME_SCORE:
         parts.append(Message("called by its name"))

@@ -149,10 +149,6 @@ class AskModel(Protocol):
         ...
 
 
-class _NotAwaitedError(RuntimeError):
-    """An async model was called from sync code."""
-
-
 class _Question(NamedTuple):
     inner: Detection
     listed: list[Match]
@@ -193,21 +189,6 @@ class ModelDetector(WrappingDetector):
         """The usage of all calls: `calls`, `input_tokens`, `output_tokens`, `usd`."""
         with self._lock:
             return dict(self._spent)
-
-    async def alook(self, goal_text: str, skills: Sequence[Skill]) -> Detection:
-        """Async variant of `look`, for an async model."""
-        began = time.perf_counter()
-        question = self._question(goal_text, skills)
-        answer = self._kept_answer(question)
-        if answer is None:
-            try:
-                reply = self._model(question.prompt)
-                if hasattr(reply, "__await__"):
-                    reply = await cast("Awaitable[str | ModelReply]", reply)
-            except Exception as exc:  # noqa: BLE001 - a model fails in any way it likes
-                reply = exc
-            answer = self._judged(question, reply)
-        return answer._replace(took_ms=(time.perf_counter() - began) * 1e3)
 
     def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Detection:
         """Return the model's choice, or the other detector's with a note."""
@@ -256,9 +237,8 @@ class ModelDetector(WrappingDetector):
 
     def _judged(self, question: _Question, reply: object) -> Detection:
         if isinstance(reply, Exception):  # a failed call may be charged too
-            cost = None if isinstance(reply, _NotAwaitedError) else self._charge(None)
             reason = " ".join(f"{type(reply).__name__}: {reply}".split())[:200]
-            return self._unchanged(question, "model-failed", reason, cost)
+            return self._unchanged(question, "model-failed", reason, self._charge(None))
         cost = self._charge(reply)
         text: Any = reply if isinstance(reply, str) else getattr(reply, "text", None)
         if not isinstance(text, str):
@@ -336,18 +316,16 @@ def _sum(*costs: dict[str, float] | None) -> dict[str, float] | None:
 
 
 def _wait_for(reply: Any) -> Any:
-    """Run an async model from sync code."""
+    """Run an async model from sync code; in a thread of its own if a loop is running here."""
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    async def awaited() -> Any:
+        return await reply
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-
-        async def awaited() -> Any:
-            return await reply
-
         return asyncio.run(awaited())
-    close = getattr(reply, "close", None)
-    if close is not None:
-        close()
-    raise _NotAwaitedError("The model answers asynchronously: `await` the detector's `alook`")
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, awaited()).result()

@@ -127,16 +127,6 @@ def combine(
     return CombinedScores(totals, tuple(used))
 
 
-def rank_skills(
-    signals: Mapping[str, Signal],
-    weights: Mapping[str, float],
-    without: Iterable[str] = (),
-    most: int | None = None,
-) -> list[RankedSkill]:
-    """Return the combined ranking, best first."""
-    return combine(signals, weights, without).best(most)
-
-
 def _best(totals: Mapping[str, float], most: int | None) -> list[tuple[str, float]]:
     """Return the best pairs; numbers sort faster than pairs, so few pairs are sorted."""
     pairs: Iterable[tuple[str, float]] = totals.items()

@@ -84,11 +84,8 @@ STOP_SIGNS = frozenset(
 """Grammatical signs; a pair of two of them is a stop word."""
 
 
-_LOWER = bytes(code + 32 if 65 <= code <= 90 else code for code in range(256))
-BORDER = bytes(code > 127 or not chr(code).isalnum() for code in range(256))
-"""1 for bytes that delimit a word. Non-ASCII bytes do: `使用pdf工具` contains the word `pdf`."""
-_SPACED = bytes(32 if code < 128 and not chr(code).isalnum() else code for code in range(256))
-_LOWER_SPACED = _LOWER.translate(_SPACED)
+_SEPARATORS = re.compile("[\x00-/:-@\\[-`{-\x7f]+")
+"""ASCII signs. Other characters delimit a word too: `使用pdf工具` contains the word `pdf`."""
 _SIGNS = dict.fromkeys((ord(sign) for sign in "«·»‐‑‒–—―‘’“”•…←→−●、。《》「」『』【】・"), " ")
 # Thai, Lao, Myanmar, Khmer, and everything from the CJK radicals to the ideographs.
 _DENSE_RUN = re.compile(
@@ -115,56 +112,40 @@ KEYWORD_STOPWORDS = frozenset(_KEYWORD_STOPWORDS.split())
 class Word(NamedTuple):
     """A search word."""
 
-    data: bytes
-    shown: str
+    text: str
     bordered: bool
     """Whether its script separates words."""
 
 
 def normalise_unicode(text: str) -> str:
-    """Normalise Unicode; ASCII is left to `lower`."""
-    if text.isascii():
-        return text
-    if _SPELT_OTHERWISE(text):
+    """Return a text in lower case and in one spelling."""
+    if not text.isascii() and _SPELT_OTHERWISE(text):
         text = unicodedata.normalize("NFKC", text)
     return text.lower()
 
 
-def lower(data: bytes) -> bytes:
-    """ASCII letters to lower case."""
-    return data.translate(_LOWER)
-
-
-def spaced(data: bytes) -> bytes:
-    """Collapse separators to single spaces, with one at each end."""
-    return b" " + b" ".join(data.translate(_SPACED).split()) + b" "
-
-
-def query_bytes(text: str) -> bytes:
-    """Return the normalised form of a query."""
+def query_key(text: str) -> str:
+    """Return the words of a query or a name, each between single spaces."""
+    text = normalise_unicode(text)
     if not text.isascii():
-        text = normalise_unicode(text).translate(_SIGNS)
-    data = text.encode("utf-8", "replace").translate(_LOWER_SPACED)
-    return b" " + b" ".join(data.split()) + b" "
+        text = text.translate(_SIGNS)
+    return f" {' '.join(_SEPARATORS.sub(' ', text).split())} "
 
 
-def words_of(query: bytes) -> list[Word]:
+def words_of(query: str) -> list[Word]:
     """Return the unique search words of a query; stop words only if there are no others."""
-    found: dict[bytes, Word] = {}
-    idle: dict[bytes, Word] = {}
-    for piece in query.decode("utf-8", "replace").split():
-        for part in _DENSE_RUN.split(piece):
-            if not part:
-                continue
+    found: dict[str, Word] = {}
+    idle: dict[str, Word] = {}
+    for piece in query.split():
+        for part in filter(None, _DENSE_RUN.split(piece)):
             if _DENSE_RUN.match(part):
-                for run in _dense_pieces(part):
-                    found.setdefault(run.encode(), Word(run.encode(), run, bordered=False))
+                found.update((run, Word(run, bordered=False)) for run in _dense_pieces(part))
             else:
                 table = idle if part in KEYWORD_STOPWORDS else found
-                table.setdefault(part.encode(), Word(part.encode(), part, bordered=True))
+                table[part] = Word(part, bordered=True)
     if found:
         return list(found.values())
-    return sorted(idle.values(), key=lambda word: -len(word.data))[:_MAX_STOPWORDS]
+    return sorted(idle.values(), key=lambda word: -len(word.text))[:_MAX_STOPWORDS]
 
 
 def _dense_pieces(run: str) -> list[str]:
@@ -350,7 +331,7 @@ class GoalText(str):
     """Lowercase words and runs of signs."""
     terms: dict[str, float]
     """Unique terms with their weights."""
-    name_key: bytes
+    name_key: str
     """The request in the normalised form of names; empty if it is longer than any name."""
 
     def __new__(cls, text: str) -> Self:
@@ -372,7 +353,7 @@ class GoalText(str):
             _weigh(last, 1.0, weights)
             _weigh(middle, _MIDDLE_WEIGHT, weights)
         goal.terms = weights
-        goal.name_key = query_bytes(text) if len(text) <= _MAX_NAME_CHARS else b""
+        goal.name_key = query_key(text) if len(text) <= _MAX_NAME_CHARS else ""
         return goal
 
 
@@ -422,25 +403,6 @@ def _dense_terms(run: str) -> Iterator[tuple[str, float]]:
                 yield sign, _SIGN_WEIGHT
 
 
-def spelt_terms(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the terms of a text with their spelling.
-
-    A dense run yields its words, or its pairs without a segmenter.
-    """
-    for piece in pieces_of(text):
-        if not _IS_DENSE(piece):
-            if len(piece) <= MAX_TERM_CHARS:
-                yield stem(piece), piece
-        elif words := _segment(piece):
-            for word in words:
-                yield WORD + word, word
-        else:
-            for at in range(len(piece) - 1):
-                yield piece[at : at + 2], piece[at : at + 2]
-            if len(piece) == 1:
-                yield piece, piece
-
-
 def is_dense(term: str) -> bool:
     """Whether a term is in a script without spaces."""
     return _IS_DENSE(shown(term)) is not None
@@ -487,13 +449,8 @@ def pieces_of(text: str) -> list[str]:
         text = _HUMPED_RUN.sub(_whole_and_apart, text)
     low = text.lower()
     if "#" in low or "c++" in low or ".net" in low:
-        low = spell_signs(low)
+        low = _SIGNED.sub(lambda found: f" {SIGNED[found[0]]} ", low)
     return _PIECES.findall(low.replace("'", "").replace("\u2019", ""))
-
-
-def spell_signs(low: str) -> str:
-    """Replace `c#` and similar names in a lowercase text by the spelling of skill names."""
-    return _SIGNED.sub(lambda found: f" {SIGNED[found[0]]} ", low)
 
 
 def _whole_and_apart(found: re.Match[str]) -> str:

@@ -5,14 +5,17 @@ Every goal has its own artifacts, so that removing a goal never affects another 
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from satchel.errors import StepFailed
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 KEY = "$artefact"
 HEAD_CHARS = 300
@@ -134,9 +137,6 @@ class FolderArtifacts:
 
         A thread cannot be cancelled; left alone, it could write for a goal that is being removed.
         """
-        import asyncio
-        from contextlib import suppress
-
         digest = digest_of(data)
         write = asyncio.ensure_future(
             asyncio.to_thread(_write, self._path(self._goal, digest), data)
@@ -154,8 +154,6 @@ class FolderArtifacts:
 
     async def get(self, name: str) -> bytes:
         """Read bytes."""
-        import asyncio
-
         goal, digest = split_name(name)
         return verify(await asyncio.to_thread(_read, self._path(goal, digest)), digest)
 
@@ -165,13 +163,52 @@ class FolderArtifacts:
 
     async def forget(self, goal: str) -> None:
         """Remove a goal's folder."""
-        import asyncio
-        import shutil
-        from contextlib import suppress
-
         split_name(f"{goal}/{'0' * 64}")  # raises: a malformed id is never used as a path
         with suppress(FileNotFoundError):
             await asyncio.to_thread(shutil.rmtree, self._of(goal))
+
+
+class DatabaseArtifacts:
+    """Artifacts in a table of a database.
+
+    Args:
+        execute: Runs a statement.
+        rows: Runs a query.
+        goal: Whose artifacts are written.
+    """
+
+    def __init__(
+        self, execute: Callable[..., int], rows: Callable[..., list[Any]], goal: str = ""
+    ) -> None:
+        self._execute = execute
+        self._rows = rows
+        self._goal = goal
+
+    async def put(self, data: bytes) -> str:
+        """Store bytes once; damaged ones are replaced."""
+        digest = digest_of(data)
+        statement = (
+            "INSERT INTO {in}satchel_outputs (goal, digest, data, kept) VALUES (?, ?, ?, {now})"
+            " ON CONFLICT (goal, digest) DO UPDATE SET data = excluded.data"
+        )
+        await asyncio.to_thread(self._execute, statement, self._goal, digest, data)
+        return artifact_name(self._goal, digest)
+
+    async def get(self, name: str) -> bytes:
+        """Return bytes."""
+        goal, digest = split_name(name)
+        statement = "SELECT data FROM {in}satchel_outputs WHERE goal = ? AND digest = ?"
+        found = await asyncio.to_thread(self._rows, statement, goal, digest)
+        return verify(bytes(found[0][0]) if found else None, digest)
+
+    def of(self, goal: str) -> DatabaseArtifacts:
+        """Return the same storage for one goal."""
+        return DatabaseArtifacts(self._execute, self._rows, goal)
+
+    async def forget(self, goal: str) -> None:
+        """Remove a goal's bytes."""
+        statement = "DELETE FROM {in}satchel_outputs WHERE goal = ?"
+        await asyncio.to_thread(self._execute, statement, goal)
 
 
 def _write(path: str, data: bytes) -> None:

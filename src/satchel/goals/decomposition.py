@@ -150,11 +150,11 @@ async def decompose(  # noqa: PLR0913 - one keyword for each part
         answer = await asyncio.to_thread(where.which, text, limit=limit, use=use, never=never)
         reach = await asyncio.to_thread(where.within_reach)
         wanted = [match.skill for match in answer.matches if match.name in reach.skills]
-        filled = fill_prompt(
+        system = fill_prompt(
             template if template is not None else PROMPT_TEMPLATE, wanted, reach.tools, given
         )
         chosen = tuple(skill.name for skill in wanted)
-        request = PlanRequest(filled.text, text, schema_for_models())
+        request = PlanRequest(system, text, schema_for_models())
         attempts: list[Attempt] = []
         while True:
             proposal = await planner.plan(request)
@@ -168,7 +168,6 @@ async def decompose(  # noqa: PLR0913 - one keyword for each part
                 steps=len(plan.steps) if plan is not None else 0,
                 problems=list(attempt.problems),
                 dropped=list(attempt.dropped),
-                tools_by_name_only=list(filled.named_only),
                 input_tokens=proposal.usage.input_tokens,
                 output_tokens=proposal.usage.output_tokens,
             )
@@ -185,7 +184,7 @@ async def decompose(  # noqa: PLR0913 - one keyword for each part
     from satchel.goals.reports import total
 
     usage = total(attempt.usage for attempt in attempts)
-    return Decomposed(plan, chosen, answer, tuple(attempts), usage, filled.text, tuple(seen))
+    return Decomposed(plan, chosen, answer, tuple(attempts), usage, system, tuple(seen))
 
 
 def _as_json(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,10 +340,6 @@ MAX_SKILL_CHARS = 600
 MAX_TOOLS_CHARS = 24_000
 """The tools beyond it are listed by name only."""
 _PLACE = re.compile(r"\{\{[ \t]*(skills|tools|inputs)[ \t]*\}\}")
-_LOOK_ALIKE = re.compile(
-    r"[\uff1c\ufe64]|[\u2039\u3008\u27e8\u169c\u02c2](?=\W{0,20}[^\W\d\u3400-\u9fff])"
-)
-"""Characters that imitate `<`; Chinese title brackets only where no title begins."""
 _SKILLS = (
     "Skills are instructions for one kind of task; a step of the type `skill` follows one. These"
     " may fit what the user wants. Their authors wrote the names and descriptions: use them to"
@@ -359,20 +354,12 @@ _NO_TOOLS = "There are no tools. Plan without steps of the type `tool`."
 _INPUTS = "The user gives these inputs, as `{{inputs.NAME}}`: "
 
 
-class Filled(NamedTuple):
-    """A prompt, and what did not fit into it."""
-
-    text: str
-    named_only: tuple[str, ...] = ()
-    """Tools listed without their parameters."""
-
-
 def fill_prompt(
     template: str,
     skills: Sequence[Skill],
     tools: Mapping[str, Mapping[str, Any]],
     inputs: Iterable[str] = (),
-) -> Filled:
+) -> str:
     """Fill a template with skills, tools and inputs.
 
     Args:
@@ -389,25 +376,14 @@ def fill_prompt(
             say("There is no `{key}`", key="{{skills}}"),
             say("Write it"),
         )
-    listed, named_only = _tools(tools)
     names = ", ".join(f"`{clean(name)}`" for name in inputs)
     blocks = {
         "skills": _skills(skills),
-        "tools": listed,
+        "tools": _tools(tools),
         "inputs": f"{_INPUTS}{names}" if names else "",
     }
     text = _PLACE.sub(lambda found: blocks[found[1]], template)
-    return Filled(text.rstrip() + "\n", named_only)
-
-
-def _text(text: str) -> str:
-    """Escape untrusted text so that it cannot contain our tags, including full-width forms."""
-    return _LOOK_ALIKE.sub("&lt;", xml_text(text))
-
-
-def _value(text: str) -> str:
-    """Escape untrusted text for an attribute value, quotes included."""
-    return _LOOK_ALIKE.sub("&lt;", xml_value(text))
+    return text.rstrip() + "\n"
 
 
 def _skills(skills: Sequence[Skill]) -> str:
@@ -421,11 +397,11 @@ def _skill(skill: Skill) -> str:
     text = clean(f"{skill.description} {skill.when_to_use}")
     text = shorten(text, MAX_SKILL_CHARS, sentence_ends(text))
     origin = clean(skill.origin.remote)
-    came = f" origin={_value(origin)}" if origin else ""
-    return f"<skill name={_value(shown_name(skill))}{came}>{_text(text)}</skill>"
+    came = f" origin={xml_value(origin)}" if origin else ""
+    return f"<skill name={xml_value(shown_name(skill))}{came}>{xml_text(text)}</skill>"
 
 
-def _tools(tools: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[str, ...]]:
+def _tools(tools: Mapping[str, Mapping[str, Any]]) -> str:
     """Describe tools in full while there is room, then list the rest by name."""
     import json
 
@@ -436,8 +412,8 @@ def _tools(tools: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[str, ...]
         about = clean(str(one.get("description", "")))
         rules = json.dumps(one.get("inputSchema", {}), ensure_ascii=False)
         row = (
-            f"<tool name={_value(name)}>{_text(about)}\n"
-            f"<arguments>{_text(clean(rules))}</arguments></tool>"
+            f"<tool name={xml_value(name)}>{xml_text(about)}\n"
+            f"<arguments>{xml_text(clean(rules))}</arguments></tool>"
         )
         left -= len(row)
         if left < 0:
@@ -445,8 +421,8 @@ def _tools(tools: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[str, ...]
         else:
             rows.append(row)
     if not tools:
-        return _NO_TOOLS, ()
+        return _NO_TOOLS
     if rest:
-        names = ", ".join(_text(name) for name in rest)
+        names = ", ".join(xml_text(name) for name in rest)
         rows.append(f"<note>More tools, by name only: {names}</note>")
-    return "\n".join(("<tools>", _TOOLS, *rows, "</tools>")), tuple(rest)
+    return "\n".join(("<tools>", _TOOLS, *rows, "</tools>"))

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from satchel.errors import InternalError, StepFailed
 from satchel.goals import artifacts, output_schema
-from satchel.goals.budget import BudgetTracker
 from satchel.goals.model import NO_USAGE, GoalBudget, StepCall, StepError, StepResult
 from satchel.goals.plan_checks import wire_steps
-from satchel.goals.reports import NO_SPENT, report_of
+from satchel.goals.reports import report_of, run_seconds
 from satchel.goals.step_timer import attached_usage
 from satchel.goals.templates import TemplateValues, fill, referenced_steps
 from satchel.i18n import Message, join_messages
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
         Goal,
         GoalReport,
         GoalState,
+        Plan,
         Step,
         StepRunner,
         Usage,
     )
-    from satchel.goals.reports import Spent
 
 
 class StepContext(NamedTuple):
@@ -49,20 +48,17 @@ class StepContext(NamedTuple):
 class RunProgress:
     """The visible state of a run in progress."""
 
-    __slots__ = ("results", "running", "tries")
+    __slots__ = ("results", "running")
 
     def __init__(self) -> None:
         self.results: dict[str, StepResult] = {}
         """Results of steps that ended or wait for an answer."""
         self.running: dict[str, float] = {}
-        self.tries: dict[str, tuple[str, ...]] = {}
-        """Step -> notes about failed attempts, where the engine reports them."""
 
     def all_results(self) -> dict[str, StepResult]:
         """All results, including those of running steps."""
         return self.results | {
-            name: StepResult(name, "running", started=since, notes=self.tries.get(name, ()))
-            for name, since in self.running.items()
+            name: StepResult(name, "running", started=since) for name, since in self.running.items()
         }
 
 
@@ -91,6 +87,54 @@ class Execution(Protocol):
     def ask(self, step: Step, text: str) -> Awaitable[Answer | None]:
         """Return a person's answer; None when there is none and the run ends without it."""
         ...
+
+
+class BudgetTracker:
+    """Usage of a goal with a budget so far.
+
+    A retry counts the results that it keeps, and starts from zero for the rest. Steps that run at
+    the same time are not coordinated: together they may exceed the budget.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._tokens = 0
+        self._cost = 0.0
+
+    def add(self, result: StepResult) -> None:
+        """Add the usage of a step that ended."""
+        usage = result.usage
+        self._tokens += usage.input_tokens + usage.output_tokens
+        self._cost += usage.cost or 0.0
+
+    def used_up(
+        self, results: Mapping[str, StepResult], running: Mapping[str, float], now: float
+    ) -> str:
+        """The part of the budget that is used up; empty when none is."""
+        tokens, cost, seconds = self._plan.budget
+        shown = (f"{tokens} tokens", f"${cost or 0:g}", f"{seconds or 0:g} s")
+        left = self.remaining(results, running, now)
+        for amount, budget in zip(left, shown, strict=True):
+            if amount is not None and amount <= 0:
+                return Message("The budget of {budget} is used up", budget=budget)
+        return ""
+
+    def remaining(
+        self, results: Mapping[str, StepResult], running: Mapping[str, float], now: float
+    ) -> GoalBudget:
+        """The remaining budget; None where there is no limit."""
+        tokens, cost, seconds = self._plan.budget
+        if seconds is not None:
+            live = {
+                name: StepResult(name, "running", started=since, seconds=max(0.0, now - since))
+                for name, since in running.items()
+            }
+            seconds -= run_seconds(self._plan, {**results, **live})
+        return GoalBudget(
+            None if tokens is None else tokens - self._tokens,
+            None if cost is None else cost - self._cost,
+            seconds,
+        )
 
 
 # --- results of steps that were not run ----------------------------------------------------
@@ -173,14 +217,13 @@ _MAX_QUESTION_CHARS = 20_000
 """Questions are part of every report."""
 
 
-async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
+async def execute(
     goal: Goal,
     execution: Execution,
     *,
     known: Mapping[str, StepResult] = _NOTHING,
     answers: Mapping[str, Answer] = _NOTHING,
     revision: int = 1,
-    spent: Spent = NO_SPENT,
     started: float = 0.0,
     progress: RunProgress | None = None,
     engine: str = "",
@@ -193,7 +236,6 @@ async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
         known: Results of earlier runs; these steps do not run again.
         answers: Answers of people so far, by step.
         revision: The goal's revision.
-        spent: Usage of earlier revisions for results that are not in `known`.
         started: When the goal first ran; now when 0.
         progress: Updated while the run goes on.
         engine: The engine's name, for the report.
@@ -201,7 +243,7 @@ async def execute(  # noqa: PLR0913 - what each engine knows of a run differs
     Raises:
         InternalError: the engine returned the result of another step.
     """
-    run = _Run(goal, execution, known, answers, revision, progress or RunProgress(), spent)
+    run = _Run(goal, execution, known, answers, revision, progress or RunProgress())
     started = started or execution.now()
     await run.finish()
     return run.report(started, engine)
@@ -216,7 +258,6 @@ class _Run:
         answers: Mapping[str, Answer],
         revision: int,
         progress: RunProgress,
-        spent: Spent,
     ) -> None:
         plan = goal.plan
         self.goal = goal
@@ -246,8 +287,7 @@ class _Run:
         self.engine_error: BaseException | None = None
         """An error of the engine itself; it ends the run."""
         self.budget_exceeded = ""
-        self.spent = spent
-        self.budget = BudgetTracker(plan, spent) if plan.budget != _UNLIMITED else None
+        self.budget = BudgetTracker(plan) if plan.budget != _UNLIMITED else None
         self.slots: asyncio.Semaphore | None = None
 
     async def finish(self) -> None:
@@ -465,5 +505,4 @@ class _Run:
             engine=engine,
             started=started,
             revision=self.revision,
-            spent=self.spent,
         )

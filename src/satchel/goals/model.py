@@ -133,8 +133,8 @@ class StepResult(NamedTuple):
     """The step's id; readers of an output verify it."""
     state: StepState
     output: Any = None
-    """JSON; `{"$artefact": DIGEST, "size": N, "head": "…"}` when it is large, with a preview as
-    `fields` when it is a list or an object. In state `asking`: the question."""
+    """JSON; `{"$artefact": DIGEST, "size": N, "head": "…"}` when it is large. In state `asking`:
+    the question."""
     error: StepError | None = None
     attempts: int = 0
     usage: Usage = NO_USAGE
@@ -191,18 +191,6 @@ class GoalSummary(NamedTuple):
     seconds: float = 0.0
     done: int = 0
     steps: int = 0
-
-
-class StepEvent(NamedTuple):
-    """An event of a step, or of the whole goal when `step` is empty."""
-
-    goal: str
-    step: str
-    state: str
-    """A state of a step or of the goal, or `retrying`."""
-    at: float
-    text: str = ""
-    result: StepResult | None = None
 
 
 class StepCall(NamedTuple):

@@ -266,17 +266,6 @@ class PlanProblem(NamedTuple):
         values |= {key: format_phrase(values[key]) for key in ours if key in values}
         return Message(rule.message, **values), Message(rule.hint, **values)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form for `--json`."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "step": self.step or None,
-            "line": self.line or None,
-            "message": self.message,
-            "hint": self.hint,
-        }
-
 
 # --- checks --------------------------------------------------------------------------------
 
@@ -294,6 +283,10 @@ _ALLOWED = {
 _FIELDS = ("prompt", "skill", "tool", "arguments", "output", "model")
 
 
+_MAX_SUGGESTIONS = 200
+"""Similar names are searched among so many: it is slow."""
+
+
 class _Around(NamedTuple):
     """The context in which a step is checked."""
 
@@ -302,8 +295,6 @@ class _Around(NamedTuple):
     skills: Collection[str] | None = None
     """None when unknown."""
     tools: Collection[str] | None = None
-    guess: bool = True
-    """Whether to suggest similar names: slow, and useless for hundreds of problems."""
 
 
 def _step_problems(step: Step, around: _Around) -> Iterator[PlanProblem]:
@@ -316,7 +307,7 @@ def _step_problems(step: Step, around: _Around) -> Iterator[PlanProblem]:
         if need == step.id:
             yield PlanProblem("needs-itself", step.id)
         elif need not in steps:
-            yield _unknown("unknown-need", step, "needs", need, steps, around)
+            yield _unknown("unknown-need", step, "needs", need, steps)
     for field, text in texts_of(step):
         for inner, reference in references_in(text):
             if reference is None:
@@ -350,7 +341,7 @@ def _fields(step: Step, around: _Around) -> Iterator[PlanProblem]:
         if not name:
             yield PlanProblem(f"no-{kind}", step.id, values={"key": kind})
         elif there is not None and name not in there:
-            yield _unknown(f"unknown-{kind}", step, kind, name, there, around)
+            yield _unknown(f"unknown-{kind}", step, kind, name, there)
 
 
 def _reference(
@@ -359,12 +350,12 @@ def _reference(
     name = reference.name
     if reference.kind == "inputs":
         if name not in around.plan.inputs:
-            yield _unknown("missing-input", step, field, name, around.plan.inputs, around)
+            yield _unknown("missing-input", step, field, name, around.plan.inputs)
     elif reference.kind == "steps":
         if name == step.id:
             yield PlanProblem("mentions-itself", step.id)
         elif name not in around.steps:
-            yield _unknown("unknown-step", step, field, name, around.steps, around)
+            yield _unknown("unknown-step", step, field, name, around.steps)
         elif reference.path:
             yield from _path(step, around, field, reference)
 
@@ -382,7 +373,7 @@ def _path(step: Step, around: _Around, field: str, reference: Reference) -> Iter
             here = fields[part]
         elif (isinstance(kind, str) and kind in output_schema.TYPES and kind != "object") or fields:
             name = ".".join((reference.name, "output", *reference.path))
-            yield _unknown("unknown-field", step, field, name, fields or (), around)
+            yield _unknown("unknown-field", step, field, name, fields or ())
             return
         else:
             return  # the schema leaves it open
@@ -458,12 +449,10 @@ def _choice(
     return PlanProblem("bad-choice", step, values=values)
 
 
-def _unknown(
-    code: str, step: Step, field: str, name: str, there: Iterable[str], around: _Around
-) -> PlanProblem:
+def _unknown(code: str, step: Step, field: str, name: str, there: Iterable[str]) -> PlanProblem:
     names = list(there)
     near: list[str] = []
-    if around.guess and len(name) <= 64:
+    if len(name) <= 64 and len(names) <= _MAX_SUGGESTIONS:
         from difflib import get_close_matches
 
         near = get_close_matches(name, names, n=1, cutoff=0.6)
@@ -486,7 +475,6 @@ __all__ = ["PlanProblem", "check", "errors_in", "needs_in", "needs_of", "order",
 
 GOAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 """Valid goal ids: engines use them as names of files, rows and workflows."""
-_MAX_SUGGESTIONS = 20
 _MAX_CYCLES_SHOWN = 10
 
 
@@ -519,8 +507,6 @@ def check(
             seen.add(step.id)
     around = _Around(plan, steps, skills, tools)
     for step in plan.steps:
-        if around.guess and len(found) > _MAX_SUGGESTIONS:
-            around = around._replace(guess=False)
         found += _step_problems(step, around)
     return found + _circles(plan)
 

@@ -4,37 +4,29 @@
     async with limiter.slot("anthropic"):
         ...  # one request
 
-Each request is a row of a shared table. A process takes a slot (`at_once`), which is leased: a
-killed process loses it soon. The slot comes with a start time, later than earlier ones by what
-`per_second` requires. At that time the process checks again: other requests may have begun later
-than planned, and count from there. A process has at most one such time, so that few are lost with
-it; its other requests wait in line.
+Each request is a row of a shared table: when it began, and until when its slot is leased, so that
+a killed process loses the slot soon. A request begins when there is a slot (`at_once`) and enough
+time has passed since earlier starts (`per_second`). In each process one request tries at a time;
+its other requests wait in line.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import secrets
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from satchel._fs import make_private
-from satchel._optional import require
-from satchel.errors import InvalidInput
-from satchel.goals.database_errors import database_failed, for_driver, is_final, write_ahead
+from satchel.errors import InvalidInput, ServerFailed
+from satchel.goals.database import Database
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-
-    from psycopg import Connection
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 ANY_PROVIDER = "*"
 """The key of the limit for providers without one of their own."""
@@ -81,11 +73,7 @@ def _limit_for(limits: Mapping[str, Limit], provider: str) -> Limit | None:
 
 
 # --- ledger -------------------------------------------------------------------------------
-# One table, in an SQLite file or in PostgreSQL. A row is one request: when it begins, whether it
-# has begun, and until when its slot is leased. All times are the database's own (a file's are
-# those of its machine).
 
-NO_SLOT_S = -1.0
 _TABLE = """
 CREATE TABLE IF NOT EXISTS satchel_turns (turn TEXT PRIMARY KEY, provider TEXT NOT NULL,
     start_at DOUBLE PRECISION NOT NULL, begun INTEGER NOT NULL, leased DOUBLE PRECISION NOT NULL)
@@ -93,216 +81,69 @@ CREATE TABLE IF NOT EXISTS satchel_turns (turn TEXT PRIMARY KEY, provider TEXT N
 _MAX_ROW_AGE_S = 3600.0
 """Rows older than this are deleted; rows as far in the future come from a clock that was set back.
 """
-_RESTART_TIMEOUT_S = 60.0
-_ADVISORY_LOCK_ID = 7305113
-"""Satchel's key for PostgreSQL's advisory locks."""
 
 
 class Ledger:
-    """The requests of all processes that share a database. Called from one thread at a time.
+    """The requests of all processes that share a database.
 
     Args:
         database: `postgresql://…`, or the path of an SQLite file.
     """
 
     def __init__(self, database: str) -> None:
-        self._database = database
-        self._server = database.startswith("postgres")
-        self._connection: Any = None
-        if self._server:
-            require("psycopg", "dbos")
+        # A power cut may lose the last rows, but no request survives it either.
+        self._database = Database(database, durable=False)
+        self._created = False
+        self.close = self._database.close
 
-    def reserve(self, provider: str, turn: str, limit: Limit, margin: float, lease: float) -> float:
-        """Take a slot and a start time: seconds until then, or `NO_SLOT_S`."""
+    def begin(self, provider: str, turn: str, limit: Limit, margin: float, lease: float) -> float:
+        """Begin a request if its limit allows it: 0, or seconds until the next try."""
 
-        def work(execute: Callable[..., Any], now: float) -> float:
+        def work(execute: Callable[..., Any]) -> float:
+            now = execute("SELECT {now}").fetchone()[0]
+            count, window = limit.window
             execute(
                 "DELETE FROM satchel_turns WHERE provider = ? AND leased < ?"
                 " AND (start_at < ? OR start_at > ?)",
-                (
-                    provider,
-                    now,
-                    now - max(_MAX_ROW_AGE_S, 2 * limit.window[1]),
-                    now + _MAX_ROW_AGE_S,
-                ),
-            )
+                provider, now, now - max(_MAX_ROW_AGE_S, 2 * window), now + _MAX_ROW_AGE_S,
+            )  # fmt: skip
             if limit.at_once is not None:
                 sql = "SELECT count(*) FROM satchel_turns WHERE provider = ? AND leased >= ?"
-                if execute(sql, (provider, now)).fetchone()[0] >= limit.at_once:
-                    return NO_SLOT_S
-            begin = self._start(execute, (provider, turn), limit, margin, now, planned=True)
-            execute("UPDATE satchel_turns SET leased = ? WHERE turn = ?", (begin + lease, turn))
-            return begin - now
+                if execute(sql, provider, now).fetchone()[0] >= limit.at_once:
+                    return _PAUSE_S
+            if count:
+                sql = (
+                    "SELECT start_at FROM satchel_turns WHERE provider = ?"
+                    " ORDER BY start_at DESC LIMIT 1 OFFSET ?"
+                )
+                row = execute(sql, provider, count - 1).fetchone()
+                if row and row[0] + window + margin > now:
+                    return row[0] + window + margin - now
+            execute(  # twice when the connection was lost at the end of the first time
+                "INSERT INTO satchel_turns VALUES (?, ?, ?, 1, ?) ON CONFLICT (turn)"
+                " DO UPDATE SET start_at = excluded.start_at, leased = excluded.leased",
+                turn, provider, now, now + lease,
+            )  # fmt: skip
+            return 0.0
 
-        return self._do(work)
-
-    def begin(self, provider: str, turn: str, limit: Limit, margin: float) -> float:
-        """Begin now if enough time has passed since earlier starts: seconds left, otherwise 0."""
-
-        def work(execute: Callable[..., Any], now: float) -> float:
-            key = (provider, turn)
-            return self._start(execute, key, limit, margin, now, planned=False) - now
-
-        return self._do(work)
-
-    @staticmethod
-    def _start(
-        execute: Callable[..., Any],
-        key: tuple[str, str],
-        limit: Limit,
-        margin: float,
-        now: float,
-        *,
-        planned: bool,
-    ) -> float:
-        """Record a start time: after earlier starts, and after planned ones if `planned`."""
-        count, window = limit.window
-        begin = now
-        if count:
-            row = execute(
-                "SELECT start_at FROM satchel_turns WHERE provider = ? AND turn <> ?"
-                " AND begun >= ? ORDER BY start_at DESC LIMIT 1 OFFSET ?",
-                (*key, 0 if planned else 1, count - 1),
-            ).fetchone()
-            begin = max(now, row[0] + window + margin) if row else now
-        execute(
-            "INSERT INTO satchel_turns VALUES (?, ?, ?, ?, 0)"
-            " ON CONFLICT (turn) DO UPDATE"
-            " SET start_at = excluded.start_at, begun = excluded.begun",
-            (key[1], key[0], begin, int(begin <= now)),
-        )
-        return begin
+        if not self._created:
+            self._database.create(_TABLE)
+            self._created = True
+        return self._database.alone(work)
 
     def renew(self, turns: Sequence[str], lease: float) -> None:
         """Renew the leases of running requests."""
-
-        def work(execute: Callable[..., Any], now: float) -> None:
-            for turn in turns:
-                sql = "UPDATE satchel_turns SET leased = ? WHERE turn = ? AND leased < ?"
-                execute(sql, (now + lease, turn, now + lease))
-
-        self._do(work)
+        sql = "UPDATE satchel_turns SET leased = {now} + ? WHERE turn = ?"
+        for turn in turns:
+            self._database.execute(sql, lease, turn)
 
     def release(self, turn: str) -> None:
-        """Free the slot of a request; one that never began does not count."""
-
-        def work(execute: Callable[..., Any], _now: float) -> None:
-            execute("DELETE FROM satchel_turns WHERE turn = ? AND begun = 0", (turn,))
-            execute("UPDATE satchel_turns SET leased = 0 WHERE turn = ?", (turn,))
-
-        self._do(work)
-
-    def close(self) -> None:
-        """Close the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _do(self, work: Callable[[Callable[..., Any], float], Any]) -> Any:
-        """Run one transaction, alone among all processes."""
-        if self._server:
-            return self._on_server(work)
-        if self._connection is None:
-            self._connection = _open_file(self._database)
-        with _alone(self._connection) as execute:
-            return work(execute, time.time())
-
-    def _on_server(self, work: Callable[[Callable[..., Any], float], Any]) -> Any:
-        """Run one transaction; wait for a server that is being restarted.
-
-        Raises:
-            ServerFailed: it stays unavailable, or refuses.
-        """
-        import psycopg
-
-        give_up = time.monotonic() + _RESTART_TIMEOUT_S
-        while True:
-            try:
-                if self._connection is None:
-                    self._connection = _connect(self._database)
-                connection = self._connection
-                with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK_ID,))
-                    row = connection.execute(
-                        "SELECT EXTRACT(EPOCH FROM clock_timestamp())::float8"
-                    ).fetchone()
-                    return work(_with_percents(connection), row[0])
-            except (psycopg.OperationalError, psycopg.InterfaceError) as exc:
-                begun = self._connection is not None
-                self.close()
-                final = not begun and is_final(str(exc))
-                if final or time.monotonic() > give_up:
-                    raise database_failed(self._database, str(exc)) from exc
-                time.sleep(0.3)
-            except psycopg.errors.InsufficientPrivilege as exc:
-                self.close()
-                raise database_failed(self._database, str(exc)) from exc
-            except psycopg.ProgrammingError as exc:
-                if self._connection is not None:
-                    raise
-                # The driver quotes the address, which may hold a password: not chained.
-                raise database_failed(self._database, str(exc)) from None
+        """Free the slot of a request."""
+        self._database.execute("UPDATE satchel_turns SET leased = 0 WHERE turn = ?", turn)
 
 
-def _with_percents(connection: Connection[tuple[Any, ...]]) -> Callable[..., Any]:
-    """Return `execute` for statements that are written with `?`."""
-    execute: Any = connection.execute
-
-    def run(sql: str, given: tuple[Any, ...]) -> Any:
-        return execute(sql.replace("?", "%s"), given)
-
-    return run
-
-
-def _connect(database: str) -> Connection[tuple[Any, ...]]:
-    import psycopg
-
-    connection = psycopg.connect(
-        for_driver(database),
-        autocommit=True,
-        connect_timeout=10,
-        application_name="satchel-limits",
-        # A power cut may lose the last rows, but no request survives it either.
-        options="-c idle_in_transaction_session_timeout=5000 -c synchronous_commit=off",
-    )
-    try:
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK_ID,))
-            connection.execute(_TABLE)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _open_file(path: str) -> sqlite3.Connection:
-    import sqlite3
-
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    make_private(path)
-    file = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-    write_ahead(file)
-    file.execute("PRAGMA synchronous=OFF")
-    file.execute(_TABLE)
-    return file
-
-
-@contextmanager
-def _alone(file: sqlite3.Connection) -> Generator[Callable[..., Any]]:
-    file.execute("BEGIN IMMEDIATE")
-    try:
-        yield file.execute
-    except BaseException:
-        file.execute("ROLLBACK")
-        raise
-    file.execute("COMMIT")
-
-
-_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.02, 0.25
-_MAX_DELAY_S = 0.05
-"""A start that is later than this is checked again."""
-_MAX_RECHECKS = 3
-"""On a machine this slow the margin has to suffice."""
+_PAUSE_S = 0.1
+"""Delay before another try when all slots are taken."""
 
 
 class SharedLimiter:
@@ -327,7 +168,6 @@ class SharedLimiter:
         self._ledger = Ledger(database)
         self._margin = margin
         self._lease = lease
-        self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
         self._turns: dict[str, asyncio.Lock] = {}
         self._held: set[str] = set()
@@ -343,8 +183,7 @@ class SharedLimiter:
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)
-        with self._lock:
-            self._ledger.close()
+        self._ledger.close()
 
     @asynccontextmanager
     async def slot(self, provider: str) -> AsyncGenerator[None]:
@@ -355,36 +194,20 @@ class SharedLimiter:
             return
         turn = secrets.token_hex(12)
         try:
-            # Only one request of a process tries at a time; the others wait in line.
             async with self._turns.setdefault(provider, asyncio.Lock()):
-                await self._begin(provider, turn, limit)
+                given = (provider, turn, limit, self._margin, self._lease)
+                self._held.add(turn)
+                while True:
+                    left = await self._in_thread(self._ledger.begin, *given)
+                    if not left:
+                        break
+                    await asyncio.sleep(left * random.uniform(1.0, 1.2))  # noqa: S311
             yield
         finally:
-            self._held.discard(turn)
-            await asyncio.shield(self._in_thread(self._ledger.release, turn))
-
-    async def _begin(self, provider: str, turn: str, limit: Limit) -> None:
-        pause = _FIRST_PAUSE_S
-        while True:
-            asked = time.monotonic()
-            left = await self._in_thread(
-                self._ledger.reserve, provider, turn, limit, self._margin, self._lease
-            )
-            if left >= 0:
-                break
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-            pause = min(_MAX_PAUSE_S, pause * 1.5)
-        self._held.add(turn)
-        again = 0
-        while limit.per_second is not None:
-            if left > 0:
-                await asyncio.sleep(left)
-            elif time.monotonic() - asked <= _MAX_DELAY_S or again >= _MAX_RECHECKS:
-                break
-            else:
-                again += 1
-            asked = time.monotonic()
-            left = await self._in_thread(self._ledger.begin, provider, turn, limit, self._margin)
+            if turn in self._held:
+                self._held.discard(turn)
+                with suppress(ServerFailed):  # its lease ends in any case
+                    await asyncio.shield(self._in_thread(self._ledger.release, turn))
 
     async def _in_thread(self, work: Callable[..., Any], *given: Any) -> Any:
         if self._thread is None:
@@ -394,13 +217,7 @@ class SharedLimiter:
                 target=self._renew, name="satchel-limits-lease", daemon=True
             )
             self._renewing.start()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, self._locked, work, *given
-        )
-
-    def _locked(self, work: Callable[..., Any], *given: Any) -> Any:
-        with self._lock:
-            return work(*given)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
 
     def _renew(self) -> None:
         """Renew leases in a separate thread, so that a busy event loop does not lose a slot."""
@@ -408,6 +225,6 @@ class SharedLimiter:
             held = list(self._held)
             if held:
                 try:
-                    self._locked(self._ledger.renew, held, self._lease)
+                    self._ledger.renew(held, self._lease)
                 except Exception:
                     logging.getLogger(__name__).exception("renewing the places failed")

@@ -6,7 +6,7 @@ of later versions. This module uses no file, clock or environment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from satchel.errors import InvalidInput, NotFound
 from satchel.goals.model import (
@@ -22,7 +22,6 @@ from satchel.goals.model import (
     Step,
     StepCall,
     StepError,
-    StepEvent,
     StepResult,
     Usage,
 )
@@ -36,15 +35,6 @@ if TYPE_CHECKING:
     from satchel.goals.model import GoalState
 
 
-class Spent(NamedTuple):
-    """Usage of earlier revisions for results that are no longer valid."""
-
-    usage: Usage = NO_USAGE
-    seconds: float = 0.0
-
-
-NO_SPENT = Spent()
-
 Record = TypeVar("Record", bound="tuple[Any, ...]")
 
 NESTED_RECORDS: dict[type[Any], dict[str, type[Any]]] = {
@@ -53,8 +43,6 @@ NESTED_RECORDS: dict[type[Any], dict[str, type[Any]]] = {
     Goal: {"plan": Plan},
     StepResult: {"error": StepError, "usage": Usage},
     GoalReport: {"plan": Plan, "steps": StepResult, "usage": Usage},
-    StepEvent: {"result": StepResult},
-    Spent: {"usage": Usage},
     StepCall: {"step": Step, "retry": Retry, "left": GoalBudget},
 }
 """Record -> its fields that hold records: one, several, or several by name. Engines add theirs."""
@@ -164,7 +152,7 @@ def run_seconds(plan: Plan, results: Mapping[str, StepResult]) -> float:
     return seconds
 
 
-def report_of(  # noqa: PLR0913 - all that engines know, by name
+def report_of(
     goal: Goal,
     results: Mapping[str, StepResult],
     state: GoalState,
@@ -173,20 +161,16 @@ def report_of(  # noqa: PLR0913 - all that engines know, by name
     engine: str = "",
     started: float = 0.0,
     revision: int = 1,
-    spent: Spent = NO_SPENT,
     ended: float = 0.0,
 ) -> GoalReport:
     """Build a report from the known results; the other steps are `waiting`.
 
-    In a `cancelled` or `failed` goal the other steps are `cancelled`. Usage covers all revisions,
-    like the budget; a kept result counts once.
+    In a `cancelled` or `failed` goal the other steps are `cancelled`.
     """
     steps = _every_step(goal.plan, results, ended=state in {"cancelled", "failed"})
     if not started and results:
         started = min((one.started for one in steps.values() if one.started), default=0.0)
     usages = [result.usage for result in results.values() if result.usage is not NO_USAGE]
-    if spent.usage is not NO_USAGE:
-        usages.append(spent.usage)
     return GoalReport(
         goal.id,
         state,
@@ -273,7 +257,7 @@ def valid_results(
             result is not None
             and result.state == "done"
             and step.id not in again
-            and _equal_as_json(before.get(step.id), step)
+            and equal_as_json(before.get(step.id), step)
             and _same_inputs(step, old, new)
             and all(need in kept for need in needs[step.id])
         ):
@@ -285,22 +269,23 @@ def _same_inputs(step: Step, old: Plan, new: Plan) -> bool:
     for reference in references_of(step):
         if reference.kind == "goal" and old.goal != new.goal:
             return False
-        if reference.kind == "inputs" and not _equal_as_json(
+        if reference.kind == "inputs" and not equal_as_json(
             old.inputs.get(reference.name), new.inputs.get(reference.name)
         ):
             return False
     return True
 
 
-def _equal_as_json(one: Any, other: Any) -> bool:
+def equal_as_json(one: Any, other: Any) -> bool:
     """Whether two values are equal as JSON: `True` is not 1."""
-    if one != other:
-        return False
+    return one == other and json_text(one) == json_text(other)
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON, for comparisons."""
     import json
 
-    return json.dumps(one, sort_keys=True, default=repr) == json.dumps(
-        other, sort_keys=True, default=repr
-    )
+    return json.dumps(value, sort_keys=True, default=repr)
 
 
 def continued_results(results: Mapping[str, StepResult]) -> dict[str, StepResult]:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.errors import ModelFailed, SatchelError, ServerFailed, StepFailed
 from satchel.goals import artifacts, output_schema
-from satchel.goals.model import NO_USAGE, StepError, StepEvent, StepResult, Usage, Work
+from satchel.goals.model import NO_USAGE, StepError, StepResult, Usage, Work
 from satchel.goals.reports import total
-from satchel.goals.step_timer import StepTimer, attach_usage, make_current
-from satchel.goals.templates import TemplateRoom, TemplateValues, fill, fill_value
+from satchel.goals.step_timer import StepTimer, attach_usage, attached_usage, pausing
+from satchel.goals.templates import TemplateValues, fill, fill_value
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Generator
 
     from satchel.goals.executor import StepContext
     from satchel.goals.model import Done, GoalBudget, Retry, StepCall
@@ -43,15 +43,12 @@ _MISTAKES = (
 """Programming errors: another attempt cannot fix them."""
 
 
-async def perform(
-    call: StepCall, context: StepContext, tell: Callable[[StepEvent], None] | None = None
-) -> StepResult:
+async def perform(call: StepCall, context: StepContext) -> StepResult:
     """Run a step until its output is valid, as often as its policy allows.
 
     Args:
         call: The step with its inputs.
         context: The runner, and the storage of large outputs.
-        tell: Called before each further attempt.
     """
     step = call.step
     started = time.time()
@@ -70,16 +67,15 @@ async def perform(
     while True:
         attempt += 1
         work = Work(call.goal, step, prompt, arguments, call.key, attempt)
-        ticking = StepTimer(None if call.left.seconds is None else _goal_deadline(call, clock))
-        make_current(ticking)
+        StepTimer().make_current()
         try:
-            done = await _with_timeout(context.runner.run(work), call, ticking)
+            done = await _with_timeout(context.runner.run(work), call, time.perf_counter() - clock)
             usage = done.usage if usage is NO_USAGE else total((usage, done.usage))
             if done.usage.requests and done.usage.cost is None and call.left.cost is not None:
                 notes.append("its price is not known, so the budget of `cost` does not count it")
             output = await _validated(done.output, call, context, notes)
         except (Exception, asyncio.CancelledError) as exc:  # noqa: BLE001 - it may fail in any way
-            with _attach_usage_on_cancel(usage, ticking):
+            with _attach_usage_on_cancel(usage):
                 error = error_of(exc)
             after, cost = _retry_hints(exc)
             usage = total((usage, cost))
@@ -116,18 +112,17 @@ async def perform(
             )
         why = _cut(error.message, _MAX_NOTE_CHARS)
         notes.append(Message("try {count}: {why}", count=attempt, why=why))
-        if tell is not None:
-            tell(StepEvent(call.goal, step.id, "retrying", time.time(), notes[-1]))
         with _attach_usage_on_cancel(usage):
             await asyncio.sleep(pause)
 
 
 @contextmanager
-def _attach_usage_on_cancel(usage: Usage, clock: StepTimer | None = None) -> Generator[None]:
+def _attach_usage_on_cancel(usage: Usage) -> Generator[None]:
+    """Attach the usage of all attempts to a cancellation that passes."""
     try:
         yield
     except asyncio.CancelledError as end:
-        attach_usage(end, usage if clock is None else total((usage, clock.spent)))
+        attach_usage(end, total((usage, attached_usage(end))))
         raise
 
 
@@ -183,11 +178,8 @@ async def _fill_work(call: StepCall, context: StepContext) -> tuple[str, dict[st
             for name, output in outputs.items()
         }
     values = TemplateValues(call.inputs, outputs, call.text)
-    arguments: dict[str, Any] = {}
-    room = TemplateRoom()
-    if step.arguments:
-        arguments = fill_value(dict(step.arguments), values, room)
-    return fill(step.prompt, values, room), arguments
+    arguments: dict[str, Any] = fill_value(dict(step.arguments), values)
+    return fill(step.prompt, values), arguments
 
 
 def _budget_exhausted(left: GoalBudget, usage: Usage, seconds: float, notes: list[str]) -> bool:
@@ -203,39 +195,25 @@ def _budget_exhausted(left: GoalBudget, usage: Usage, seconds: float, notes: lis
     return over
 
 
-def _goal_deadline(call: StepCall, clock: float) -> float:
-    """The loop time at which the goal's time budget ends."""
-    left = (call.left.seconds or 0.0) - (time.perf_counter() - clock)
-    return asyncio.get_running_loop().time() + max(0.0, left)
-
-
-async def _with_timeout(work: Awaitable[Done], call: StepCall, clock: StepTimer) -> Done:
-    seconds, latest = call.timeout, clock.latest
-    if seconds is None and latest is None:
+async def _with_timeout(work: Awaitable[Done], call: StepCall, elapsed: float) -> Done:
+    """Run an attempt within the step's timeout and the goal's remaining time."""
+    left = None if call.left.seconds is None else max(0.0, call.left.seconds - elapsed)
+    limits = [seconds for seconds in (call.timeout, left) if seconds is not None]
+    if not limits:
         return await work
-    now = asyncio.get_running_loop().time()
-    due = now + seconds if seconds is not None else latest
-    limit = asyncio.timeout_at(due if latest is None or due is None else min(due, latest))
+    timeout = asyncio.timeout(min(limits))
     try:
-        async with limit:
-            with clock.pausing(limit):
+        async with timeout:
+            with pausing(timeout):
                 return await work
-    except TimeoutError:
-        if not limit.expired():
+    except TimeoutError as exc:
+        if not timeout.expired():
             raise
-        if latest is not None and asyncio.get_running_loop().time() >= latest:
-            raise StepFailed(
-                Message("The budget of {budget} is used up", budget="`seconds`"),
-                Message("Give the goal a larger `budget` with `satchel goal retry --plan`"),
-                code="BUDGET",
-                retryable=False,
-                usage=clock.spent,
-            ) from None
         raise StepFailed(
-            Message("it took longer than {seconds} seconds", seconds=f"{seconds:g}"),
+            Message("it took longer than {seconds} seconds", seconds=f"{min(limits):g}"),
             Message("Give the step a longer `timeout`"),
             code="TIMEOUT",
-            usage=clock.spent,
+            usage=attached_usage(exc.__cause__),
         ) from None
 
 

@@ -1,7 +1,7 @@
-"""The timer of one attempt of a step, which pauses while the step waits for a rate limit.
+"""Timeouts of a step that pause while it waits for a rate limit.
 
-The timeout of a step covers its work, not its time in a provider's queue. The timer also carries
-the usage of an attempt that is cancelled and therefore returns no result.
+The timeout of a step covers its work, not its time in a provider's queue. An attempt that is
+cancelled returns no result: its usage is attached to the cancellation.
 """
 
 from __future__ import annotations
@@ -21,120 +21,81 @@ if TYPE_CHECKING:
 _current: ContextVar[StepTimer | None] = ContextVar("satchel_clock", default=None)
 
 
-make_current = _current.set
-"""Set the timer of everything that this task does from now on."""
-
-
 class StepTimer:
-    """The timer of one attempt; paused while every active part of it waits for a rate limit.
+    """The timeouts of one attempt."""
 
-    Args:
-        latest: Loop time at which the goal's time budget ends; pauses do not extend
-            it.
-    """
+    def __init__(self) -> None:
+        self._ends: dict[asyncio.Timeout, float] = {}
+        """Timeout -> when it ends, as far as the current pause is not counted."""
+        self._waiting = 0
+        self._paused_at = 0.0
 
-    __slots__ = ("_since", "_still", "_timers", "_waiting", "_working", "latest", "spent")
+    def make_current(self) -> None:
+        """Use this timer for everything that the current task does from now on."""
+        _current.set(self)
 
-    def __init__(self, latest: float | None = None) -> None:
-        self.latest = latest
-        self.spent: Usage = NO_USAGE
-        """Usage of the attempt when it was cancelled."""
-        self._timers: dict[asyncio.Timeout, float] = {}
-        self._waiting = self._working = 0
-        self._still = False
-        self._since = 0.0
-
-    @contextmanager
-    def pausing(self, timer: asyncio.Timeout) -> Generator[None]:
-        """Move a running timeout by the duration of the pauses."""
-        due = timer.when()
+    def add(self, timeout: asyncio.Timeout) -> None:
+        """Pause a running timeout together with the others."""
+        due = timeout.when()
         if due is None:
-            yield
             return
-        if self._still:
-            due += self._since - asyncio.get_running_loop().time()
-            timer.reschedule(self.latest)
-        self._timers[timer] = due
-        try:
-            yield
-        finally:
-            del self._timers[timer]
+        if self._waiting:
+            due += self._paused_at - asyncio.get_running_loop().time()
+            timeout.reschedule(None)
+        self._ends[timeout] = due
 
-    def count(self, *, waiting: int = 0, working: int = 0) -> None:
-        """Change the number of waiting or working parts.
+    def remove(self, timeout: asyncio.Timeout) -> None:
+        """Forget a timeout."""
+        self._ends.pop(timeout, None)
 
-        A working part keeps the timer running: otherwise two parts that wait for each other
-        would never time out.
-        """
-        self._waiting += waiting
-        self._working += working
-        still = self._waiting > 0 and not self._working
-        if still == self._still:
+    def wait(self, more: int) -> None:
+        """Change the number of requests that wait; the first one pauses, the last one resumes."""
+        was, self._waiting = self._waiting, self._waiting + more
+        if bool(was) == bool(self._waiting):
             return
-        self._still = still
         now = asyncio.get_running_loop().time()
-        gone, self._since = now - self._since, now
-        for timer, due in self._timers.items():
-            if timer.expired():
-                continue  # the timeout has passed already, and cleanup may still wait
-            if still:
-                timer.reschedule(self.latest)
-                continue
-            later = self._timers[timer] = due + gone
-            timer.reschedule(later if self.latest is None else min(later, self.latest))
+        gone, self._paused_at = now - self._paused_at, now
+        for timeout, due in self._ends.items():
+            if timeout.expired():
+                continue  # its cleanup may still wait
+            if self._waiting:
+                timeout.reschedule(None)
+            else:
+                self._ends[timeout] = due + gone
+                timeout.reschedule(due + gone)
 
 
 @contextmanager
 def paused() -> Generator[None]:
-    """Wait for a rate limit: the step's timer is paused."""
-    clock = _current.get()
-    if clock is None:
-        yield
-        return
-    clock.count(waiting=1)
+    """Wait for a rate limit: the timeouts of the step are paused."""
+    timer = _current.get()
+    if timer is not None:
+        timer.wait(1)
     try:
         yield
     finally:
-        clock.count(waiting=-1)
+        if timer is not None:
+            timer.wait(-1)
 
 
 @contextmanager
-def running() -> Generator[None]:
-    """Work, which runs the timer although another part of the step waits."""
-    clock = _current.get()
-    if clock is None:
-        yield
-        return
-    clock.count(working=1)
+def pausing(timeout: asyncio.Timeout) -> Generator[None]:
+    """Pause a running timeout while the step waits for a rate limit."""
+    timer = _current.get()
+    if timer is not None:
+        timer.add(timeout)
     try:
         yield
     finally:
-        clock.count(working=-1)
-
-
-@contextmanager
-def pausing(timer: asyncio.Timeout) -> Generator[None]:
-    """Pause another timeout together with the step's timer."""
-    clock = _current.get()
-    if clock is None:
-        yield
-        return
-    with clock.pausing(timer):
-        yield
-
-
-def record_usage(usage: Usage) -> None:
-    """Record the usage of an attempt that is being cancelled."""
-    clock = _current.get()
-    if clock is not None:
-        clock.spent = usage
+        if timer is not None:
+            timer.remove(timeout)
 
 
 def attach_usage(end: BaseException, usage: Usage) -> None:
-    """Attach the usage of all attempts to a cancellation."""
+    """Attach the usage of an attempt to the cancellation that ends it."""
     cast("Any", end).satchel_usage = usage
 
 
-def attached_usage(end: BaseException) -> Usage:
+def attached_usage(end: BaseException | None) -> Usage:
     """The usage attached to a cancellation; none when it came from elsewhere."""
     return getattr(end, "satchel_usage", NO_USAGE)

@@ -26,7 +26,7 @@ _INPUT = re.compile(r"inputs\.([^.\s{}]+)((?:\.[^.\s{}]+)*)")
 _MAX_REFERENCE_CHARS = 200
 _MAX_INDEX_DIGITS = 18
 MAX_INSERTED_CHARS = 4_000_000
-"""Inserted into the texts of one step: a short plan could ask for gigabytes."""
+"""Inserted into one text: a short plan could ask for gigabytes."""
 
 
 class Reference(NamedTuple):
@@ -49,38 +49,6 @@ class TemplateValues(NamedTuple):
     outputs: Mapping[str, Any]
     """Step id -> output; None for a step that failed."""
     goal: str = ""
-
-
-class TemplateRoom:
-    """The characters that may still be inserted, shared by all texts of a step."""
-
-    def __init__(self, most: int = MAX_INSERTED_CHARS) -> None:
-        self.most = most
-        self._left = most
-        self._whole: set[Reference] = set()
-
-    def count(self, text: str) -> str:
-        """Count a text and return it.
-
-        Raises:
-            StepFailed: there is no room for it.
-        """
-        self._left -= len(text)
-        if self._left < 0:
-            raise StepFailed(
-                f"More than {self.most:,} characters would be put into its texts",
-                "Use fewer references, or fields of outputs instead of whole ones",
-                code="TOO_LARGE",
-                retryable=False,
-            )
-        return text
-
-    def count_shared(self, reference: Reference, value: Any) -> Any:
-        """Count a value that is passed by reference: the first use is free."""
-        if reference in self._whole:
-            self.count(as_text(value))
-        self._whole.add(reference)
-        return value
 
 
 def parse(inner: str) -> Reference | None:
@@ -145,7 +113,7 @@ def referenced_steps(step: Step) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ref.name for ref in references_of(step) if ref.kind == "steps"))
 
 
-def fill(text: str, values: TemplateValues, room: TemplateRoom | None = None) -> str:
+def fill(text: str, values: TemplateValues) -> str:
     """Fill all references of a text: texts as they are, everything else as JSON.
 
     Raises:
@@ -153,65 +121,43 @@ def fill(text: str, values: TemplateValues, room: TemplateRoom | None = None) ->
     """
     if "{{" not in text:
         return text
-    left = room or TemplateRoom()
+    inserted = 0
 
     def replace(found: re.Match[str]) -> str:
+        nonlocal inserted
         if found[1]:
             return found[0][1:]
         reference = parse(found[2])
         if reference is None:
             raise _missing(found[2].strip())
-        return left.count(as_text(resolve(reference, values)))
+        inserted_text = as_text(resolve(reference, values))
+        inserted += len(inserted_text)
+        if inserted > MAX_INSERTED_CHARS:
+            raise StepFailed(
+                f"More than {MAX_INSERTED_CHARS:,} characters would be put into its texts",
+                "Use fewer references, or fields of outputs instead of whole ones",
+                code="TOO_LARGE",
+                retryable=False,
+            )
+        return inserted_text
 
     end = _last_end(text)
     return _REFERENCE.sub(replace, text[:end]) + text[end:]
 
 
-class FilledText(NamedTuple):
-    """A part of a text that was filled as far as possible."""
-
-    text: str
-    reference: str = ""
-    """The source of the text; empty for the plan's own words."""
-    known: bool = True
-    """False when there is no value yet: the text is the reference itself."""
-
-
-def filled_pieces(text: str, values: TemplateValues) -> Iterator[FilledText]:
-    """Fill a text piece by piece; references without a value stay as written."""
-    at = 0
-    for found in _REFERENCE.finditer(text, 0, _last_end(text)) if "{{" in text else ():
-        if found.start() > at:
-            yield FilledText(text[at : found.start()])
-        at = found.end()
-        reference = None if found[1] else parse(found[2])
-        if found[1]:
-            yield FilledText(found[0][1:])
-            continue
-        try:
-            if reference is None:
-                raise _missing(found[2])
-            yield FilledText(as_text(resolve(reference, values)), reference.text)
-        except StepFailed:
-            yield FilledText(found[0], found[2].strip(), known=False)
-    if at < len(text):
-        yield FilledText(text[at:])
-
-
-def fill_value(value: Any, values: TemplateValues, room: TemplateRoom | None = None) -> Any:
+def fill_value(value: Any, values: TemplateValues) -> Any:
     """Fill a tree of arguments; a text that is a single reference keeps the type of its value."""
-    room = room or TemplateRoom()
     if isinstance(value, str):
         whole = _REFERENCE.fullmatch(value) if value[:2] == "{{" and value[-2:] == "}}" else None
         reference = parse(whole[2]) if whole else None
         if reference is None:
-            return fill(value, values, room)
-        return room.count_shared(reference, resolve(reference, values))
+            return fill(value, values)
+        return resolve(reference, values)
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
-        return {key: fill_value(item, values, room) for key, item in table.items()}
+        return {key: fill_value(item, values) for key, item in table.items()}
     if isinstance(value, list | tuple):
-        return [fill_value(item, values, room) for item in cast("list[Any]", value)]
+        return [fill_value(item, values) for item in cast("list[Any]", value)]
     return value
 
 

@@ -17,7 +17,7 @@ from satchel.errors import SkillBroken
 
 if TYPE_CHECKING:
     from satchel.security.report import ScanReport
-    from satchel.skill.file_tree import Tree, TreeDigest
+    from satchel.skill.file_tree import TreeDigest
 
 Row = tuple[str, int, int, int, int, int]
 """Path, mtime, ctime, size, inode and mode."""
@@ -116,15 +116,9 @@ _PROGRAMS = " programs"
 class VerdictCache:
     """Scans skills, and caches the digests of contents that were not blocked."""
 
-    def __init__(self, folder: str = "", allow: str = "") -> None:
-        """Create a cache.
-
-        Args:
-            folder: The cache folder; empty keeps results in memory only.
-            allow: Path of the user's allowlist; empty when there is none.
-        """
+    def __init__(self, folder: str = "") -> None:
+        """Create a cache in a folder; without one, results are kept in memory only."""
         self._folder = folder
-        self._allow = allow
         self._lock = threading.Lock()
         self._known: dict[str, bool] | None = None
         """Digest -> whether the content has programs."""
@@ -140,23 +134,9 @@ class VerdictCache:
                 self._known = self._read()
             return self._known.get(digest)
 
-    def scan(self, tree: Tree, name: str) -> ScanReport:
-        """Scan a skill's files.
-
-        Args:
-            tree: The files.
-            name: The skill's folder, by which the allowlist matches.
-
-        Raises:
-            SettingsError: the allowlist cannot be read.
-        """
-        from satchel.security import read_allowances, scan_tree
-
-        return scan_tree(tree, name=name, allow=read_allowances(self._allow) if self._allow else ())
-
     def remember(self, digest: str, report: ScanReport) -> None:
-        """Cache the digest of a content that was not blocked, unless by the allowlist."""
-        if report.verdict == "blocked" or report.allowed:
+        """Cache the digest of a content that was not blocked."""
+        if report.verdict == "blocked":
             return
         with self._lock:
             known = self._known if self._known is not None else self._read()
@@ -186,15 +166,13 @@ class VerdictCache:
 
 
 def _rules_version() -> str:
-    """Checksum over the scanner's files, its character tables and the presence of YARA."""
-    from importlib.util import find_spec
+    """Checksum over the scanner's files and its character tables."""
     from zlib import crc32
 
     from satchel import _unicode
 
-    version = int(find_spec("yara_x") is not None)
     with open(_unicode.__file__, "rb") as stream:
-        version = crc32(stream.read(), version)
+        version = crc32(stream.read())
     rules = os.path.join(os.path.dirname(os.path.abspath(_unicode.__file__)), "security")
     for here, folders, files in os.walk(rules):
         folders[:] = sorted(set(folders) - {"__pycache__"})

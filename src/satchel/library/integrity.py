@@ -13,7 +13,7 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from satchel._fs import RACY_NS, open_beneath
 from satchel.errors import Blocked, Changed, LockBroken, NotFound, Refused, SatchelError
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from satchel.library.locations import Location
-    from satchel.library.lockfile import Lock, LockEntry
+    from satchel.library.lockfile import Lock, LockedSource, LockEntry
     from satchel.library.served_skills import ServedSkills
-    from satchel.library.trust_store import TrustRecord, TrustStore
+    from satchel.library.trust_store import TrustStore
     from satchel.security.report import ScanReport
-    from satchel.skill.document import SkillDocument, SkillHeader
+    from satchel.skill.document import SkillDocument
+    from satchel.skill.file_tree import Tree
     from satchel.skill.model import Skill, SkillOrigin
     from satchel.trace import Trace
 
@@ -46,23 +47,10 @@ _MAX_CACHED_FILES = 100_000
 _MAX_QUICK_LOCK_BYTES = 128 * 1024
 """Larger lockfiles are not read during a refresh."""
 _NO_LOCK: Lock = {}
-_DESKTOP = {
-    ".DS_Store": b"\0\0\0\x01Bud1",
-    "Thumbs.db": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
-    "desktop.ini": b"",
-}
-"""Files that desktops write into folders -> their first bytes."""
+_DESKTOP_FILE, _DESKTOP_MAGIC = ".DS_Store", b"\0\0\0\x01Bud1"
+"""The file that macOS writes into folders, and its first bytes."""
 _MAX_DESKTOP_FILE_BYTES = 1 << 20
 _SIGNATURE = "SKILL.sig"
-
-
-class _PassedCheck(NamedTuple):
-    """A successful check and what it depends on."""
-
-    lock: Lock
-    record: TrustRecord
-    head: SkillHeader
-    verified: VerifiedFolder
 
 
 class _VerifiedTree(FolderTree):
@@ -114,7 +102,6 @@ class IntegrityChecker:
         self._places = {location.origin: location for location in locations}
         self._trust = trust
         self._trace = trace
-        self._passed: dict[tuple[str, str], _PassedCheck] = {}
         self._verified: dict[str, VerifiedFolder] = {}
         self._cached_files = 0
         self._locks: dict[str, tuple[tuple[int, ...], Lock | tuple[str, str]]] = {}
@@ -137,27 +124,9 @@ class IntegrityChecker:
         """
         if skill.origin.remote:
             return self._supply(skill).check(skill)
-        kept = self._passed.get((skill.origin.root, skill.head.id))
-        if (
-            kept is not None
-            and kept.head is skill.head
-            and kept.lock is self._required_lock(skill)
-            and kept.record is self._trust.read()
-        ):
-            try:
-                if list_stamps(kept.verified.path, kept.verified.only) == kept.verified.rows:
-                    return kept.verified
-            except (OSError, SatchelError):
-                pass  # raised below, with its reason
-        record, lock = self._trust.read(), self._required_lock(skill)
         self._check_trust(skill)
-        verified, settled = self._verify(skill, clean=clean)
+        verified = self._verify(skill, clean=clean)
         self._check_scan(skill, verified)
-        if settled and record is self._trust.read():
-            if len(self._passed) >= _MAX_CACHED_FILES:
-                self._passed.clear()
-            passed = _PassedCheck(lock, record, skill.head, verified)
-            self._passed[skill.origin.root, skill.head.id] = passed
         return verified
 
     def _check_trust(self, skill: Skill) -> None:
@@ -171,14 +140,14 @@ class IntegrityChecker:
                 Message("Run `{command}`", command="satchel trust"),
             )
 
-    def _verify(self, skill: Skill, *, clean: bool) -> tuple[VerifiedFolder, bool]:
+    def _verify(self, skill: Skill, *, clean: bool) -> VerifiedFolder:
         """The files of a skill; with `trust = "locked"`, equal to the lockfile."""
         seen: object = None
         failure: SatchelError | None = None
         for attempt in range(_MAX_ATTEMPTS):
             entry = self._entry(skill)
             try:
-                verified, settled = self._hash(skill, entry, clean=clean)
+                verified = self._hash(skill, entry, clean=clean)
             except (OSError, SatchelError) as exc:
                 failure, now = _unreadable_error(skill, exc), None
             else:
@@ -186,7 +155,7 @@ class IntegrityChecker:
                     self._lock_error(skill, entry, verified.tree) if self._trust.locked else None
                 )
                 if failure is None:
-                    return verified, settled
+                    return verified
                 now = verified.tree.digest
             # A transaction in progress may have changed the folder while it was read.
             if now == seen and attempt and not pending_changes(_root_of(skill), self._trust.marks):
@@ -260,11 +229,11 @@ class IntegrityChecker:
         """
         if verified is None:
             try:
-                verified, _ = self._hash(skill, self._entry(skill), clean=False)
+                verified = self._hash(skill, self._entry(skill), clean=False)
             except OSError as exc:
                 raise _unreadable_error(skill, exc) from exc
         tree = _VerifiedTree(verified)
-        report = self._scans.scan(tree, os.path.basename(skill.base_dir))
+        report = _scan(tree)
         if tree.differs:
             raise _changing_error(skill)
         digest = verified.tree.digest
@@ -303,7 +272,7 @@ class IntegrityChecker:
         try:
             if skill.origin.remote:
                 return self._supply(skill).digest(skill) == digest
-            return self._hash(skill, self._entry(skill), clean=False)[0].tree.digest == digest
+            return self._hash(skill, self._entry(skill), clean=False).tree.digest == digest
         except (OSError, SatchelError):
             return True
 
@@ -341,11 +310,20 @@ class IntegrityChecker:
         if entry is None:
             return ()
         try:
-            found = (verified or self._hash(skill, entry, clean=False)[0]).tree
+            found = (verified or self._hash(skill, entry, clean=False)).tree
         except (OSError, SatchelError):
             return (skill.head.file,)
         files = _locked_files(entry, skill)
         return () if files == found.files else tuple(_differing_files(files, found.files))
+
+    def place(self, skill: Skill) -> LockedSource | None:
+        """The source of an installed skill; None without an entry in the lockfile.
+
+        Raises:
+            LockBroken: its lockfile is damaged.
+        """
+        entry = None if skill.origin.remote else self._entry(skill)
+        return entry.place if entry is not None else None
 
     def digest(self, skill: Skill) -> str:
         """The digest of a skill's present content.
@@ -356,7 +334,7 @@ class IntegrityChecker:
         if skill.origin.remote:
             return self._supply(skill).digest(skill)
         try:
-            return self._hash(skill, self._entry(skill), clean=False)[0].tree.digest
+            return self._hash(skill, self._entry(skill), clean=False).tree.digest
         except OSError as exc:
             raise _unreadable_error(skill, exc) from exc
 
@@ -382,16 +360,14 @@ class IntegrityChecker:
             )
         return supply
 
-    def _hash(
-        self, skill: Skill, entry: LockEntry | None, *, clean: bool
-    ) -> tuple[VerifiedFolder, bool]:
-        """Hash a skill's folder if it changed; also whether a later change is detectable."""
+    def _hash(self, skill: Skill, entry: LockEntry | None, *, clean: bool) -> VerifiedFolder:
+        """Hash a skill's folder if it changed."""
         began = time.time_ns()
         path, only = skill.base_dir, _own_names(skill)
         rows = list_stamps(path, only)
         kept = self._verified.get(path)
         if kept is not None and kept.rows == rows:
-            return kept, True
+            return kept
         tree = FolderTree(path, only=only)
         whole, real = hash_tree(tree), os.path.realpath(path)
         listed: Mapping[str, str] = _locked_files(entry, skill) if entry is not None else {}
@@ -401,14 +377,13 @@ class IntegrityChecker:
             self._delete_caches(skill, real, caches)
             rows = list_stamps(path, only)
         fresh = VerifiedFolder(path, real, only, _without_files(whole, left), rows)
-        settled = is_settled(rows, began) and (clean or not caches)
-        if settled:
+        if is_settled(rows, began) and (clean or not caches):  # a later change is detectable
             self._cached_files += len(rows)
             if self._cached_files > _MAX_CACHED_FILES:
                 self._verified.clear()
                 self._cached_files = len(rows)
             self._verified[path] = fresh
-        return fresh, settled
+        return fresh
 
     def _delete_caches(self, skill: Skill, real: str, caches: list[str]) -> None:
         """Delete bytecode caches, which Python would run instead of the checked files.
@@ -476,7 +451,7 @@ class IntegrityChecker:
         mark = self._supply(skill).digest(skill)
         if self._scans.knows(found.digest) or self._trust.accepts(mark):
             return
-        report = self._scans.scan(MemoryTree({path: data}), os.path.basename(skill.base_dir))
+        report = _scan(MemoryTree({path: data}))
         self._scans.remember(found.digest, report)
         if report.verdict == "blocked":
             with suppress(SatchelError):
@@ -495,9 +470,6 @@ class IntegrityChecker:
         except LockBroken as exc:
             return Problem("lock-broken", path, values={"reason": exc.why})
         return None
-
-    def _required_lock(self, skill: Skill) -> Lock:
-        return self._lock(skill.origin) if self._trust.locked else _NO_LOCK
 
     def _entry(self, skill: Skill) -> LockEntry | None:
         """The lock entry of a skill, or of the skill around it."""
@@ -535,6 +507,12 @@ class IntegrityChecker:
 
 def _root_of(skill: Skill) -> str:
     return os.path.dirname(skill.origin.root)
+
+
+def _scan(tree: Tree) -> ScanReport:
+    from satchel.security import scan_tree
+
+    return scan_tree(tree)
 
 
 def tree_of(skill: Skill) -> FolderTree:
@@ -576,17 +554,16 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def generated(path: str, root: str = "") -> bool:
-    """Whether an unlisted file is a bytecode cache or a desktop's metadata.
+    """Whether an unlisted file is a bytecode cache or the metadata of macOS.
 
-    Bytecode caches are recognised by their path. Desktop files are recognised by name and first
+    Bytecode caches are recognised by their path. The file of macOS is recognised by name and first
     bytes, so never without `root`.
 
     Args:
         path: Relative to the skill's folder, with `/`.
         root: That folder.
     """
-    kind = _DESKTOP.get(path.rpartition("/")[2])
-    if kind is None:
+    if path.rpartition("/")[2] != _DESKTOP_FILE:
         return _is_cache(path) and (not root or _is_file(root, path))
     if not root or not _is_file(root, path):
         return False
@@ -598,8 +575,7 @@ def generated(path: str, root: str = "") -> bool:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_size > _MAX_DESKTOP_FILE_BYTES:
             return False
-        start = os.read(descriptor, 256)
-        return start.startswith(kind) if kind else _is_desktop_ini(start)
+        return os.read(descriptor, 16).startswith(_DESKTOP_MAGIC)
     except OSError:
         return False
     finally:
@@ -612,13 +588,6 @@ def _is_cache(path: str) -> bool:
     stem, mark, rest = name.rpartition(".pyc")
     fits = bool(stem and mark) and (not rest or (rest[0] == "." and rest[1:].isdecimal()))
     return fits and folder.rpartition("/")[2] == "__pycache__"
-
-
-def _is_desktop_ini(start: bytes) -> bool:
-    """Whether a `desktop.ini` begins with a section header."""
-    code = "utf-16" if start[:2] == b"\xff\xfe" else "utf-8-sig"
-    line = start.decode(code, "replace").lstrip("\r\n").partition("\n")[0].rstrip("\r")
-    return line[:1] == "[" and line[-1:] == "]" and line.strip("[.]{}-").isalnum()
 
 
 def _is_file(root: str, path: str) -> bool:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from satchel.library.scan_cache import ScanCache
     from satchel.library.served_skills import ServedSkills
     from satchel.library.snapshot import Snapshot, ToolSnapshot
-    from satchel.library.watcher import Watcher
     from satchel.skill.problems import Problem
 
 
@@ -128,10 +127,7 @@ class Library:
     """Aliases for hosts that expect these names."""
 
     def invalidate(self) -> None:
-        """Make the next call scan for changes, even if a watcher has reported none yet.
-
-        For code that has just changed a file: watchers are notified with a delay.
-        """
+        """Make the next call scan for changes; for code that has just changed a file."""
         self._scan.invalidate()
 
     def on_change(self, callback: Callable[[Snapshot], None]) -> None:
@@ -291,7 +287,7 @@ class Library:
         return self._scan.supplies.get(path)
 
     def close(self) -> None:
-        """Close the connections to servers and the watcher."""
+        """Close the connections to servers."""
         self._scan.close()
 
     def skills_containing(self, real: str) -> Iterator[Skill]:
@@ -325,19 +321,3 @@ class Library:
         names = names_of(folder, self.locations)
         sieves = [one.compile() for one in (self._scan.wanted, *self.filters)]
         return all(sieve is None or sieve.passes(*names) for sieve in sieves)
-
-    def watch(self) -> Watcher:
-        """Watch the locations, so that `refresh` is free while nothing changes.
-
-        Raises:
-            MissingExtra: the `watch` extra is not installed.
-        """
-        return self._scan.watch()
-
-    def new_watcher(self) -> Watcher:
-        """Create a separate watcher that `refresh` does not use.
-
-        Raises:
-            MissingExtra: the `watch` extra is not installed.
-        """
-        return self._scan.new_watcher()

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from satchel.library.snapshot import Filter, PreparedFilter
     from satchel.library.tool_skills import CheckedManifest, ToolSkill
     from satchel.library.trust_store import TrustRecord, TrustStore
-    from satchel.library.watcher import Watcher
     from satchel.skill.document import SkillHeader
     from satchel.skill.model import SkillOrigin, State
     from satchel.trace import Trace
@@ -81,7 +80,6 @@ class LibraryScan:
         """For each location, its skill.yaml files by folder."""
         self._integrity: IntegrityChecker | None = None
         self._snapshot: Snapshot | None = None
-        self._watcher: Watcher | None = None
         self._index_problems: list[Problem] = []
         self.on_change: Callable[[Snapshot], None] | None = None
         """Called with each new snapshot."""
@@ -100,14 +98,6 @@ class LibraryScan:
     def refresh(self) -> Snapshot:
         """Scan the disk for changes; returns the same snapshot when there are none."""
         with self._lock:
-            if (
-                self._watcher is not None
-                and self._snapshot is not None
-                and not self._watcher.changed()
-                and self.trust.read() is self._trusted
-                and not any(supply.is_new() for supply in self.supplies.values())
-            ):
-                return self._snapshot
             self._invalid = False
             with _paused_collection():
                 self._pending |= self._rescan() if self.states else self._scan()
@@ -133,14 +123,9 @@ class LibraryScan:
             return self._snapshot
 
     def invalidate(self) -> None:
-        """Make the next call scan for changes, even if a watcher has reported none yet.
-
-        For code that has just changed a file: watchers are notified with a delay.
-        """
+        """Make the next call scan for changes; for code that has just changed a file."""
         with self._lock:
             self._invalid = True
-            if self._watcher is not None:
-                self._watcher.invalidate()
 
     @property
     def integrity(self) -> IntegrityChecker:
@@ -157,36 +142,10 @@ class LibraryScan:
             )
         return self._integrity
 
-    def watch(self) -> Watcher:
-        """Watch the locations, so that `refresh` is free while nothing changes.
-
-        Raises:
-            MissingExtra: the `watch` extra is not installed.
-        """
-        with self._lock:
-            if self._watcher is None:
-                self._watcher = self.new_watcher()
-            return self._watcher
-
-    def new_watcher(self) -> Watcher:
-        """Create a separate watcher that `refresh` does not use.
-
-        Raises:
-            MissingExtra: the `watch` extra is not installed.
-        """
-        from satchel.library.watcher import Watcher
-
-        here = [place for place in self.locations if place.supplier is None]
-        files = [os.path.join(place.path, "SKILL.md") for place in here if place.single]
-        return Watcher([place.path for place in here if not place.single], files)
-
     def close(self) -> None:
-        """Close the connections to servers and the watcher."""
+        """Close the connections to servers."""
         for supply in self.supplies.values():
             supply.supplier.close()
-        watcher, self._watcher = self._watcher, None  # without the lock: a refresh may hang
-        if watcher is not None:
-            watcher.close()
 
     def _scan(self) -> bool:
         """The first scan: from the cache where it is valid, else from the disk."""
@@ -423,7 +382,6 @@ class LibraryScan:
 
     def _report(self, before: Snapshot | None, after: Snapshot) -> None:
         self._trace_changes(before, after)
-        self._trace_problems(after)
         if self.on_change is not None:
             self.on_change(after)
 
@@ -446,21 +404,6 @@ class LibraryScan:
                 self.trace.record("removed", (skill.name,), ref=ref)
             elif found[0].head is not skill.head or _digest(found[1]) != _digest(tools):
                 self.trace.record("changed", (skill.name,), ref=ref)
-
-    def _trace_problems(self, after: Snapshot) -> None:
-        odd = [skill for skill in after.skills if skill.head.problems]
-        for skill in odd[:_MAX_EVENTS_PER_SCAN]:
-            for problem in skill.head.problems:
-                if problem.severity == "warning":
-                    self.trace.record("repaired", (skill.name,), ref=skill.ref, code=problem.code)
-        hidden = [*after.hidden, *(one.skill for one in after.tools.hidden if one.skill.is_tool)]
-        for skill in hidden[:_MAX_EVENTS_PER_SCAN]:
-            if skill.state == "shadowed":
-                self.trace.record("shadowed", (skill.name,), ref=skill.ref, by=skill.shadowed_by)
-            elif skill.state in ("untrusted", "blocked"):
-                self.trace.record(skill.state, (skill.name,), ref=skill.ref)
-        for problem in (*after.problems, *after.tools.problems)[:_MAX_EVENTS_PER_SCAN]:
-            self.trace.record("broken", (), path=problem.path, code=problem.code)
 
 
 def _offered(snapshot: Snapshot) -> dict[str, tuple[Skill, ToolSkill | None]]:

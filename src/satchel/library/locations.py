@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import is_inside
 from satchel.errors import Refused
-from satchel.i18n import Message
-from satchel.settings import SERVER
+from satchel.i18n import Message, say
 from satchel.skill.model import SkillOrigin
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class Location(NamedTuple):
     is trusted."""
     writable: bool = True
     supplier: Supplier | None = None
-    """Supplier of its skills; `path` is then only the base of their paths."""
+    """The server of its skills; `path` is then only the base of their paths."""
 
     @property
     def name(self) -> str:
@@ -106,6 +105,19 @@ class Location(NamedTuple):
         """The origin of its skills."""
         remote = f"mcp {self.supplier.label}" if self.supplier is not None else ""
         return SkillOrigin(self.path, self.source, self.name, self.writable, remote)
+
+
+def source_words(source: str) -> str:
+    """The name of a source for people; `user` is also a scope, so its skills are `own`."""
+    return {
+        "user": say("own"),
+        "project": say("project"),
+        "system": say("system"),
+        "global": say("global"),
+        "extra": say("extra"),
+        "server": say("server"),
+        "builtin": say("built-in"),
+    }.get(source, "–")
 
 
 def builtin_folder() -> str:
@@ -156,8 +168,6 @@ def _table(settings: Settings) -> Iterator[Location]:
     home = os.path.expanduser("~")
     yield from _of_project(settings)
     for item in settings.locations:
-        if item.startswith(SERVER):
-            continue  # added by `satchel.library.remote`
         path = os.path.abspath(os.path.join(settings.project, os.path.expanduser(item)))
         inside = is_inside(path, settings.project) or is_inside(
             os.path.realpath(path), os.path.realpath(settings.project)

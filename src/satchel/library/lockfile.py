@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._fs import locked, read_plain
+from satchel._fs import read_plain
 from satchel.errors import InvalidInput, LockBroken
-from satchel.i18n import Message, join_names, say
+from satchel.i18n import Message, say
 from satchel.skill.file_tree import digest_of
-from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 LOCK_FILE = "satchel.lock"
 VERSION = 1
@@ -29,16 +28,22 @@ class LockedSource(NamedTuple):
     """The source of an installed skill."""
 
     kind: str
-    """`new`, `folder`, `archive`, `git`, or `upload`, which cannot be fetched again; hub clients
-    add their own."""
+    """`new`, `folder`, `archive`, `git`, `hub`, `discovery`, or `upload`, which cannot be fetched
+    again."""
     url: str = ""
     """A path or address without password; relative to the lockfile where possible."""
     ref: str = ""
-    """The requested branch or tag."""
+    """The requested branch or tag; the requested versions of a hub's skill."""
     commit: str = ""
-    """The commit it resolved to."""
+    """The commit, or the version, that it resolved to."""
     path: str = ""
     """The skill's folder within the source."""
+    key: str = ""
+    """The publisher's key of a hub's skill."""
+    seen: str = ""
+    """The number of commits that the hub had."""
+    hub: str = ""
+    """The name of the hub, which its mirrors share."""
 
 
 class LockedVerdict(NamedTuple):
@@ -101,32 +106,6 @@ def read_lock(path: str) -> Lock:
         reason = "it is a link" if os.path.islink(path) else exc.strerror or str(exc)
         raise _broken(path, reason) from exc
     return parse_lock(data, path)
-
-
-def interrupted_changes(locks: Iterable[str], marks: str) -> list[Problem]:
-    """Problems of changes that a killed command left unfinished beside these lockfiles.
-
-    While the writer of a journal holds the lock of the work area, the change is in progress, not
-    interrupted.
-    """
-    found: list[Problem] = []
-    for root in dict.fromkeys(os.path.dirname(lock) for lock in locks if lock):
-        work = os.path.join(root, ".satchel")
-        path = os.path.join(work, "journal.json")
-        names = pending_changes(root, marks)
-        if not names:
-            continue
-        try:
-            with locked(os.path.join(work, "lock"), timeout=0, private=False):
-                names = pending_changes(root, marks)
-        except TimeoutError:
-            continue
-        except OSError:
-            pass  # not writable: the journal is reported
-        if names:
-            listing = join_names(f"`{name}`" for name in names)
-            found.append(Problem("change-interrupted", path, values={"names": listing}))
-    return found
 
 
 def pending_changes(root: str, marks: str = "") -> dict[str, str]:

@@ -18,19 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KEY_FILE = "work.key"
-MEMORY = "(memory)"
-"""Placeholder path without a state folder: the key lives as long as the process."""
+NO_STATE = "(none)"
+"""Placeholder path without a state folder: no record is valid, and none can be made."""
 SIGNATURE = "seal"
 RECORD_KIND = "record"
 _KEY = re.compile(rb"[0-9a-f]{64}")
 _MAX_KEY_FILE_BYTES = 1024
-_READ_ONLY_ERRORS = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
-_unsaved_keys: dict[str, bytes] = {}
 
 
 def key_path(state: str) -> str:
     """Path of the key in a state folder."""
-    return os.path.join(state, KEY_FILE) if state else MEMORY
+    return os.path.join(state, KEY_FILE) if state else NO_STATE
 
 
 def read_key(path: str) -> bytes:
@@ -39,40 +37,33 @@ def read_key(path: str) -> bytes:
     Raises:
         OSError: it cannot be read or is damaged.
     """
-    if path == MEMORY:
-        return _unsaved_keys.get(path, b"")
+    if path == NO_STATE:
+        return b""
     try:
         data = read_plain(path, _MAX_KEY_FILE_BYTES).strip()
     except (FileNotFoundError, NotADirectoryError):
-        return _unsaved_keys.get(path, b"")
+        return b""
     if not _KEY.fullmatch(data):
         raise OSError(errno.EINVAL, "it is damaged; delete it to begin with a new one", path)
     return bytes.fromhex(data.decode())
 
 
-def load_or_create_key(path: str) -> tuple[bytes, str]:
-    """Read the key or create it; also returns why it cannot be saved, if so.
+def load_or_create_key(path: str) -> bytes:
+    """Read the key or create it.
 
     Raises:
-        OSError: a temporary error of the disk.
+        OSError: it cannot be read or saved.
     """
     key = read_key(path)
-    if key and path not in _unsaved_keys:
-        return key, ""
-    if path == MEMORY:
-        return _unsaved_keys.setdefault(path, os.urandom(32)), "there is no state folder"
-    try:
+    if not key:
+        if path == NO_STATE:
+            raise OSError(errno.ENOENT, "there is no home folder; set SATCHEL_HOME", KEY_FILE)
         with locked(path + ".lock"):
-            key = b"" if path in _unsaved_keys else read_key(path)
+            key = read_key(path)
             if not key:
-                key = _unsaved_keys.get(path) or os.urandom(32)
+                key = os.urandom(32)
                 write_atomic(path, key.hex().encode() + b"\n", private=True)
-                _unsaved_keys.pop(path, None)
-    except OSError as exc:
-        if exc.errno not in _READ_ONLY_ERRORS:
-            raise
-        return _unsaved_keys.setdefault(path, key or os.urandom(32)), exc.strerror or str(exc)
-    return key, ""
+    return key
 
 
 def owner_id(key: bytes, work: str) -> str:

@@ -1,6 +1,6 @@
-"""Skills of a supplier as a location of a library.
+"""Skills of a server as a location of a library.
 
-A scan needs only the supplier's list. A file is fetched on demand, and its size and digest are
+A scan needs only the server's list. A file is fetched on demand, and its size and digest are
 compared with the list at every use, also when it comes from the cache.
 """
 
@@ -34,7 +34,7 @@ _REGULAR_FILE_MODE = 0o100600
 
 
 class ServedSkills:
-    """The skills of one supplier."""
+    """The skills of one server."""
 
     def __init__(self, location: Location, blobs: str) -> None:
         """Wrap a location that has a supplier.
@@ -52,10 +52,6 @@ class ServedSkills:
         self._verified: dict[str, tuple[ServedSkill, VerifiedFolder]] = {}
 
     # --- looking --------------------------------------------------------------------------
-
-    def is_new(self) -> bool:
-        """Whether the list changed since the last `fill`."""
-        return self.supplier.listing() is not self._listing
 
     def fill(self, state: LocationState) -> bool:
         """Put the listed skills into the state of a location; False when nothing changed."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _VERSION = 3
-_FOLDER_KINDS = frozenset(("project", "own"))
-"""Entries of versions 1 and 2 that trusted a folder with any content."""
 _MADE = " made"
 _MAX_DIGESTS = 20
 
@@ -337,7 +335,7 @@ def _read(path: str) -> TrustRecord:
             table = json.load(stream)
         version = table["version"]
         if version in (1, 2):
-            return _of_old(table["folders"])
+            return _EMPTY  # of 0.1: folders are asked about again
         if version == _VERSION:
             return TrustRecord(*(_texts(table[key]) for key in TrustRecord._fields))
         reason = f"its version is {version!r}"
@@ -347,16 +345,6 @@ def _read(path: str) -> TrustRecord:
         Message("`{path}` cannot be used: {reason}", path=path, reason=reason),
         Message("Correct it"),
     )
-
-
-def _of_old(folders: Mapping[str, Mapping[str, Any]]) -> TrustRecord:
-    """Convert versions 1 and 2; entries for single contents are dropped."""
-    kept = {
-        str(folder): str(row.get("since", ""))
-        for folder, row in folders.items()
-        if row["kind"] in _FOLDER_KINDS
-    }
-    return _EMPTY._replace(folders=kept)
 
 
 def _texts(value: Any) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from satchel.catalogue import Budget
 from satchel.errors import InvalidInput
 from satchel.i18n import render, say
 from satchel.presentation.skill_index import count_untrusted
@@ -29,10 +28,7 @@ MIN_SLIDER_CHARS = 500
 MAX_SLIDER_CHARS = 40_000
 MAX_BUDGET_CHARS = 10_000_000
 FORMS: tuple[str, ...] = next(one.choices for one in SETTINGS if one.name == "form") or ()
-UNITS = ("characters", "tokens")
 MAX_REQUEST_CHARS = 4_000
-_TOKEN_CHARS = 4
-"""As `Budget` counts plain English."""
 PARTS = ("full", "shortened", "named", "unlisted", "withheld")
 
 
@@ -57,9 +53,8 @@ class CataloguePart(NamedTuple):
 
 
 class BudgetScale(NamedTuple):
-    """The budget slider."""
+    """The budget slider, in characters."""
 
-    unit: str
     least: int
     most: int
     step: int
@@ -95,8 +90,6 @@ class ShortlistShown(NamedTuple):
     goal: str
     text: str
     names: tuple[ListedName, ...]
-    explored: str
-    """The skill listed because it was never used."""
     words: str
     """Why the list is empty, or which skills did not fit."""
     notes: tuple[str, ...]
@@ -119,30 +112,24 @@ def read_amount(text: str) -> int | None:
 
 
 def show_catalogue(
-    satchel: Satchel, *, amount: int | None = None, unit: str = "characters", form: str = ""
+    satchel: Satchel, *, amount: int | None = None, form: str = ""
 ) -> CatalogueShown:
     """Return the catalogue at a budget. Nothing is recorded as offered.
 
     Args:
         satchel: The project's skills.
         amount: The budget; None for the configured one.
-        unit: `characters` or `tokens`.
         form: The format; empty for the configured one.
 
     Raises:
-        InvalidInput: the budget, the unit or the form is invalid.
+        InvalidInput: the budget or the form is invalid.
     """
-    if unit not in UNITS:
-        raise InvalidInput(
-            say("`{name}` is not valid", name=printable(unit)), say("Choose another")
-        )
     chosen = form or satchel.settings.form
     _check_form(chosen)
-    scale = _scale(satchel.settings.budget, amount, unit)
-    budget = Budget(scale.value, "tokens") if unit == "tokens" else scale.value
+    scale = _scale(satchel.settings.budget, amount)
     # The cached snapshot: scanning the disk on every move would make the slider stick.
     look = satchel.library.snapshot()
-    made = satchel.preview(budget, cast("Form", chosen), snapshot=look)
+    made = satchel.preview(scale.value, cast("Form", chosen), snapshot=look)
     account = made.account
     listed = len(account.full) + len(account.shortened) + len(account.named)
     return CatalogueShown(
@@ -150,22 +137,17 @@ def show_catalogue(
         chosen,
         made.text,
         len(made.text),
-        _summary(account, unit),
+        say(
+            "{used} of {budget} characters", used=f"{account.used:,}", budget=f"{account.budget:,}"
+        ),
         tuple(_slices(account, look)),
         account.total,
         account.total > len(account.withheld) and not listed,
-        _line(scale, len(made.text)),
-        unit == "characters" and scale.value == scale.setting,
+        f"budget = {scale.value}",
+        scale.value == scale.setting,
         tuple(printable(name) for name in account.unknown_pins),
         count_untrusted(satchel, look),
     )
-
-
-def _summary(account: Account, unit: str) -> str:
-    sizes = {"used": f"{account.used:,}", "budget": f"{account.budget:,}"}
-    if unit == "tokens":
-        return say("{used} of {budget} tokens", **sizes)
-    return say("{used} of {budget} characters", **sizes)
 
 
 def _check_form(form: str) -> None:
@@ -176,19 +158,12 @@ def _check_form(form: str) -> None:
         )
 
 
-def _scale(setting: int, amount: int | None, unit: str) -> BudgetScale:
-    ratio = _TOKEN_CHARS if unit == "tokens" else 1
-    value = setting // ratio if amount is None else amount
+def _scale(setting: int, amount: int | None) -> BudgetScale:
+    value = setting if amount is None else amount
     if not 0 <= value <= MAX_BUDGET_CHARS:
         raise InvalidInput(say("`{name}` is not valid", name=value), say("Choose another"))
-    most = max(MAX_SLIDER_CHARS, setting * 4) // ratio
-    return BudgetScale(unit, MIN_SLIDER_CHARS // ratio, most, 100 // ratio, value, setting)
-
-
-def _line(scale: BudgetScale, size: int) -> str:
-    """The setting counts characters; a budget in tokens is converted to the size of its text."""
-    amount = scale.value if scale.unit == "characters" else max(scale.value * _TOKEN_CHARS, size)
-    return f"budget = {amount}"
+    most = max(MAX_SLIDER_CHARS, setting * 4)
+    return BudgetScale(MIN_SLIDER_CHARS, most, 100, value, setting)
 
 
 def _slices(account: Account, look: Snapshot) -> Iterator[CataloguePart]:
@@ -248,7 +223,6 @@ def show_shortlist(satchel: Satchel, goal: str, form: str = "") -> ShortlistShow
         printable(goal),
         made.text,
         tuple(_named(name, look) for name in made.listed),
-        printable(made.explored),
         printable(render(made.reason)) if made.reason else "",
         tuple(printable(render(note)) for note in notes if note not in made.reason),
     )

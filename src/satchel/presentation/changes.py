@@ -174,8 +174,6 @@ class PlanShown(NamedTuple):
     """Whether each skill has a checkbox."""
     doable: bool
     """Whether there is anything to confirm."""
-    yara: bool
-    """Whether YARA rules were used; True when nothing was scanned."""
 
 
 class PastChange(NamedTuple):
@@ -228,7 +226,7 @@ def show_plan(plan: ChangePlan, store: Store) -> PlanShown:
               for step in steps),
         len(new) - len(shown), frozenset(ticked), common,
         tuple(step.id for step in plan.steps if is_installed(step)),
-        tuple(step.id for step in plan.blocked), several, bool(changes), used_yara(plan),
+        tuple(step.id for step in plan.blocked), several, bool(changes),
     )  # fmt: skip
 
 
@@ -257,21 +255,15 @@ def show_order(plan: ChangePlan) -> list[ChangeStep]:
     return sorted(new, key=_weight)[:MAX_STEPS_SHOWN]
 
 
-def used_yara(plan: ChangePlan) -> bool:
-    """Whether the scans of a plan used YARA rules; True when nothing was scanned."""
-    reports = [step.report for step in plan.changes if step.report is not None]
-    return not reports or any("yara" in report.engines for report in reports)
-
-
 def has_findings(step: ChangeStep) -> bool:
     """Whether the scan of a step needs attention."""
     return step.report is not None and step.report.verdict != "no findings"
 
 
 def has_new_powers(step: ChangeStep) -> bool:
-    """Whether an update brings new programs, hosts, secrets or permissions, or merges edits."""
+    """Whether an update brings new programs, hosts, secrets or permissions."""
     one = step.difference
-    new = one.programs or one.hosts or one.secrets or one.kept or one.powers
+    new = one.programs or one.hosts or one.secrets or one.powers
     return step.kind == "replace" and bool(new)
 
 
@@ -293,7 +285,7 @@ def reason_to_confirm(plan: ChangePlan, accept_risk: str = "") -> str:
     gone = [step for step in changes if step.kind == "remove"]
     if gone and plan.op == "remove":
         return say("{names} will be removed", names=_names(gone))
-    if edited := [step for step in lost if loses_edits(step) and not step.difference.kept]:
+    if edited := [step for step in lost if loses_edits(step)]:
         return say("Edits in {names} will be replaced", names=_names(edited))
     if lost:
         names = _names(lost)
@@ -466,28 +458,32 @@ def step_trees(plan: ChangePlan, step: ChangeStep) -> tuple[Tree | None, Tree | 
 # --- what was done --------------------------------------------------------------------------
 
 
+def result_words(plan: ChangePlan, receipt: Receipt) -> list[str]:
+    """Return what was done, one sentence for each kind of change; empty when nothing was."""
+
+    def names(*kinds: Kind) -> str:
+        return names_of([step.id for step in receipt.done if step.kind in kinds])
+
+    every = names("add", "replace", "remove", "same")
+    found = {
+        "add": say("Added: {names}", names=every),
+        "remove": say("Removed: {names}", names=every),
+        "update": say("Updated: {names}", names=every),
+        "edit": say("Saved: {names}", names=every),
+        "lock": say("Locked: {names}", names=every),
+        "install": say("Installed: {names}", names=every),
+        "rename": say("Renamed: {old} to {names}", names=names("add"), old=names("remove")),
+    }
+    if plan.op != "import":
+        return [found.get(plan.op, every)] if receipt.done else []
+    new, old = names("add", "remove", "same"), names("replace")
+    words = [say("Installed: {names}", names=new)] if new else []
+    return words + ([say("Replaced: {names}", names=old)] if old else [])
+
+
 def done_words(plan: ChangePlan, receipt: Receipt) -> tuple[str, tuple[str, ...]]:
     """Return one sentence about what was done, and further lines."""
-    replaced = [step.id for step in receipt.done if step.kind == "replace"]
-    came = [step.id for step in receipt.done if plan.op != "import" or step.kind != "replace"]
-    names = names_of(came)
-    words = {
-        "add": say("Added: {names}", names=names),
-        "import": say("Installed: {names}", names=names),
-        "remove": say("Removed: {names}", names=names),
-        "edit": say("Saved: {names}", names=names),
-        "lock": say("Kept: {names}", names=names),
-        "install": say("Restored: {names}", names=names),
-    }.get(plan.op, names)
-    if not receipt.done:
-        words = say("Nothing was changed")
-    more: list[str] = []
-    if plan.op == "import" and replaced:
-        over = say("Replaced: {names}", names=names_of(replaced))
-        if came:
-            more.append(over)
-        else:
-            words = over
+    words, *more = result_words(plan, receipt) or [say("Nothing was changed")]
     if receipt.left:
         left = names_of([step.id for step in receipt.left])
         more.append(say("Blocked by the scan: {names}", names=left))

@@ -24,59 +24,7 @@ if TYPE_CHECKING:
     from satchel.satchel import Satchel
     from satchel.store.store import Store
 
-# --- line ends ----------------------------------------------------------------------------
-# A browser sends every line end as CRLF. Each unchanged line keeps the line end of the file, so
-# that a save changes nothing else.
-
 _END = re.compile(rb"(\r\n|\r|\n)")
-_MAX_COMPARED_LINES = 2_000
-"""The comparison is quadratic at worst; beyond this, changed lines get the usual line end."""
-
-
-def with_line_ends(text: bytes, before: bytes) -> bytes:
-    """Return a text with the line ends of its previous version.
-
-    Args:
-        text: The new text, with any line ends.
-        before: The previous content of the file.
-    """
-    new = _END.split(text)[::2]
-    parts = _END.split(before)
-    old, ends = parts[::2], parts[1::2]
-    kinds = set(ends)
-    usual = max((b"\n", b"\r\n", b"\r"), key=ends.count)
-    if len(kinds) <= 1:
-        return usual.join(new)
-    found = [usual] * len(new)
-    for one, other in _pairs(old, new):
-        if one < len(ends):  # the last line has none
-            found[other] = ends[one]
-    found[-1] = b""
-    for at in range(len(new) - 2, -1, -1):
-        if found[at] == b"\r" and not new[at + 1] and found[at + 1][:1] == b"\n":
-            found[at] = b"\n"  # the two would become one CRLF
-    return b"".join(line + end for line, end in zip(new, found, strict=True))
-
-
-def _pairs(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Indices of matching lines in the old and the new text."""
-    shorter = min(len(old), len(new))
-    start = next((at for at in range(shorter) if old[at] != new[at]), shorter)
-    room = shorter - start
-    end = next((at for at in range(room) if old[-1 - at] != new[-1 - at]), room)
-    pairs = [(at, at) for at in range(start)]
-    pairs += [(len(old) - 1 - at, len(new) - 1 - at) for at in range(end)]
-    was, now = old[start : len(old) - end], new[start : len(new) - end]
-    if max(len(was), len(now)) > _MAX_COMPARED_LINES:
-        return pairs
-    from difflib import SequenceMatcher
-
-    for _, i, i_end, j, j_end in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
-        # Replaced lines keep their line ends as far as there are as many of them.
-        pairs += [(start + i + at, start + j + at) for at in range(min(i_end - i, j_end - j))]
-    return pairs
-
-
 MAX_EDIT_BYTES = 1 << 20
 MAX_DESCRIPTION_CHARS = 1_024
 
@@ -117,8 +65,6 @@ class EditedFile(NamedTuple):
     """Of the file on disk: a save must not overwrite any other content."""
     file: str
     path: str
-    locked: bool
-    """It is in the lockfile: an edit makes it modified."""
 
 
 class DraftCheck(NamedTuple):
@@ -200,8 +146,7 @@ def open_draft(satchel: Satchel, skill: Skill, ref: str, path: str = "") -> Edit
             say("Edit it in another program"),
         ) from exc
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    locked = skill.head.id in store.lock()
-    return EditedFile(lines, digest_of(data), path, f"{place}/{path}", locked)
+    return EditedFile(lines, digest_of(data), path, f"{place}/{path}")
 
 
 def digest_of(data: bytes) -> str:
@@ -212,13 +157,17 @@ def digest_of(data: bytes) -> str:
 
 
 def encode_text(text: str, before: bytes) -> bytes:
-    """Encode the text of a form with the line ends and the byte order mark of the file.
+    """Encode the text of a form with the byte order mark and the usual line end of the file.
+
+    A browser sends every line end as CRLF.
 
     Raises:
         InvalidInput: it is too large.
     """
     mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
-    data = mark + with_line_ends(text.encode("utf-8", "replace"), before.removeprefix(mark))
+    lines, old = _END.split(text.encode("utf-8", "replace")), _END.split(before.removeprefix(mark))
+    usual = max((b"\n", b"\r\n", b"\r"), key=old[1::2].count)
+    data = before if lines[::2] == old[::2] else mark + usual.join(lines[::2])
     if len(data) > MAX_EDIT_BYTES:
         raise InvalidInput(
             say("larger than {size}", size=size_of(MAX_EDIT_BYTES)),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel._fs import is_inside
 from satchel.errors import SatchelError
 from satchel.i18n import say
+from satchel.presentation.skills import skills_called
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -167,11 +168,9 @@ def document_problems(library: Library, skill: Skill, document: SkillDocument) -
 
 def skill_at(satchel: Satchel, path: str) -> Skill | None:
     """Return the skill that a file or folder belongs to."""
-    for one in (path, os.path.dirname(path)):
-        found = satchel.library.find(one) if os.path.isabs(one) else []
-        here = [skill for skill in found if one in (skill.path, skill.base_dir)]
-        if here:
-            return here[0]
+    for one in (path, os.path.dirname(path)) if os.path.isabs(path) else ():
+        if found := skills_called(satchel, one):
+            return found[0]
     return None
 
 

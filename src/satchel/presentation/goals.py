@@ -8,10 +8,10 @@ import re
 import time
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import read_plain
-from satchel.errors import NotFound, SatchelError, StepFailed
+from satchel.errors import NotFound, SatchelError
 from satchel.goals.approvals import first_unapproved, retried_plan, unfinished_plan
 from satchel.goals.artifacts import is_reference, load, preview_of
 from satchel.goals.drawing.labels import (
@@ -26,7 +26,6 @@ from satchel.goals.drawing.labels import (
 from satchel.goals.model import OVER, GoalReport, StepResult
 from satchel.goals.plan_checks import dependents_of, errors_in, needs_in, order
 from satchel.goals.plan_file import read_plan
-from satchel.goals.templates import TemplateValues, fill_value, filled_pieces
 from satchel.i18n import Message, render, say
 from satchel.presentation.goal_forms import input_fields, question_of, title_of
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from satchel.goals.artifacts import Artifacts
     from satchel.goals.model import Goal, GoalState, GoalSummary, Plan, Step, StepError
     from satchel.goals.plan_checks import PlanProblem
-    from satchel.goals.templates import FilledText
     from satchel.presentation.goal_forms import AnswerField, StepQuestion
     from satchel.satchel import Satchel
 
@@ -504,7 +502,7 @@ class StepView(NamedTuple):
     hint: str
     needs: tuple[str, ...]
     feeds: tuple[str, ...]
-    prompt: tuple[FilledText, ...]
+    prompt: str
     arguments: str
     output: OutputShown | None
     asked: str
@@ -550,7 +548,6 @@ def _view(
     satchel: Satchel, report: GoalReport, step: Step, output: OutputShown | None, *, shared: bool
 ) -> StepView:
     result, needs = report.steps[step.id], needs_in(report.plan)
-    values = _values(report)
     may_retry = report.state in (OVER | {"asking"}) - {"damaged"}
     return StepView(
         step.id,
@@ -570,8 +567,8 @@ def _view(
         "" if result.error is None else people_hint(step, result.error),
         needs[step.id],
         tuple(dependents_of(needs)[step.id]),
-        tuple(_short(filled_pieces(step.prompt, values))) if step.prompt else (),
-        _pretty(_filled(step.arguments, values))[:MAX_OUTPUT_CHARS] if step.arguments else "",
+        step.prompt[:MAX_OUTPUT_CHARS],
+        _pretty(step.arguments)[:MAX_OUTPUT_CHARS] if step.arguments else "",
         output,
         str(preview_of(result.output) or "") if result.state == "asking" else "",
         retry_preview(satchel, report, shared=shared, from_step=step.id) if may_retry else None,
@@ -586,40 +583,8 @@ def _taken(step: Step, result: StepResult) -> str:
 
 
 def _used(satchel: Satchel, name: str) -> LoadedSkillShown:
-    found = satchel.library.find(name)
+    found = satchel.library.named(name)
     return LoadedSkillShown(name, found[0].ref if found else "")
-
-
-def _values(report: GoalReport) -> TemplateValues:
-    """Template values known so far; large outputs by their preview."""
-    ended = {
-        name: preview_of(one.output) if one.state == "done" else None
-        for name, one in report.steps.items()
-        if one.state in {"done", "failed", "skipped"}
-    }
-    return TemplateValues(report.plan.inputs, ended, report.plan.goal)
-
-
-def _short(found: Any) -> Any:
-    left = MAX_OUTPUT_CHARS
-    for piece in found:
-        if len(piece.text) > left:
-            yield piece._replace(text=f"{piece.text[:left]}…")
-            return
-        left -= len(piece.text)
-        yield piece
-
-
-def _filled(value: Any, values: TemplateValues) -> Any:
-    if isinstance(value, dict):
-        table = cast("Mapping[str, Any]", value)
-        return {key: _filled(item, values) for key, item in table.items()}
-    if isinstance(value, list | tuple):
-        return [_filled(item, values) for item in cast("list[Any]", value)]
-    try:
-        return fill_value(value, values)
-    except StepFailed:
-        return value  # its values are not known yet
 
 
 def _pretty(value: Any) -> str:
@@ -633,19 +598,10 @@ async def _output(result: StepResult, artifacts: Artifacts, *, whole: bool) -> O
         return None
     if is_reference(output):
         size = int(output.get("size", 0))
-        if not whole:
-            fields = output.get("fields")
-            text = str(output.get("head", "")) if fields is None else _pretty(fields)
-            return OutputShown(
-                text[:MAX_OUTPUT_CHARS],
-                fields is not None,
-                size,
-                cut=True,
-                more=size <= MAX_ARTIFACT_BYTES,
-            )
-        if size > MAX_ARTIFACT_BYTES:
+        fits = size <= MAX_ARTIFACT_BYTES
+        if not whole or not fits:
             head = str(output.get("head", ""))[:MAX_OUTPUT_CHARS]
-            return OutputShown(head, is_json=False, size=size, cut=True, more=False)
+            return OutputShown(head, False, size, cut=True, more=fits)  # noqa: FBT003
         output = await load(output, artifacts)
     is_json = not isinstance(output, str)
     text = _pretty(output) if is_json else output

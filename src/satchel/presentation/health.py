@@ -331,7 +331,7 @@ def usage_of(satchel: Satchel, tally: UsageTally) -> UsageShown:
     top: list[UsedSkill] = []
     for name in sorted(total, key=lambda name: (-total[name], name))[:MAX_USED_SHOWN]:
         # A tool skill is offered by its tools and is not in the catalogue.
-        skill = snapshot.get(name) or next(iter(satchel.library.find(name)), None)
+        skill = snapshot.get(name) or next(iter(satchel.library.named(name)), None)
         counts = tuple(tally.by_skill[kind][name] for kind in KINDS)
         top.append(
             UsedSkill(name, skill.ref if skill is not None else "", tally.offered[name], counts)

@@ -6,10 +6,13 @@ one joined text.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from bisect import bisect_right
 from collections import Counter
+from contextlib import suppress
+from importlib import import_module
 from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,25 +47,21 @@ _MAX_CHECKED_SKILLS = 200
 folder and a scan of new content. In a larger library only the skills of the page are checked."""
 _MAX_REFRESHED_SKILLS = 1_000
 """A library of this size is refreshed in a few milliseconds."""
-LOAD_WAIT_S = 0.8
+LOAD_WAIT_S = 0.5
 """A page shows a progress state when the library takes longer to read."""
 INDEX_WAIT_S = 0.3
 CHECK_S = 0.03
 """For the rows of one page: hashing and scanning new content takes milliseconds per skill."""
+CHECK_DELAY_S = 0.4
+"""Rows of a search are checked when nothing was typed for this time."""
 _MAX_NAME_PROBES = 4_000
 _MAX_SELECTIONS = 16
 """Filtered and sorted lists that are cached."""
 _MAX_DESCRIPTION_RESULTS = 50
 """Results from the descriptions of skills that are in no search index."""
 _MAX_DESCRIPTION_CHARS = 2_000
-
-
-class _IndexInputs(NamedTuple):
-    """The index is rebuilt when one of these changes."""
-
-    snapshot: Snapshot
-    tools: ToolSnapshot
-    account: Account
+_WARM_UP_SEARCHES = ("skill 技能", "qzqzq")
+"""Words of both languages, and one that is in no index and so is searched in all texts."""
 
 
 class SkillFilter(NamedTuple):
@@ -87,12 +86,14 @@ ALL_SKILLS = SkillFilter()
 class SkillIndex:
     """All skills and broken files in list order, each with its state."""
 
-    def __init__(self, seen: _IndexInputs, locations: Iterable[Location], *, locked: bool) -> None:
-        self.seen = seen
+    def __init__(
+        self, snapshot: Snapshot, account: Account, locations: Iterable[Location], *, locked: bool
+    ) -> None:
+        self.snapshot = snapshot
         self._locked = locked
         self.modified: set[str] = set()
         """Refs of installed skills that were edited, as far as they were checked."""
-        snapshot, tools, account = seen
+        tools = snapshot.tools
         self._listing = {
             **dict.fromkeys(account.withheld, "withheld"),
             **dict.fromkeys(account.named, "named"),
@@ -123,6 +124,8 @@ class SkillIndex:
         self._problems: list[int] | None = None
         self._names: _Joined | None = None
         self._others: tuple[list[int], _Joined] | None = None
+        self._unchecked: Sequence[int] = ()
+        self._checking = False
         self._lock = threading.Lock()
 
     def state_of(self, item: Item) -> str:
@@ -194,11 +197,14 @@ class SkillIndex:
 
     def place_of(self, skill: Skill) -> int | None:
         """The index of a skill; None when it is not in the list."""
+        return self._place_table().get(id(skill.head))
+
+    def _place_table(self) -> dict[int, int]:
         if self._places is None:
             self._places = {
                 id(item.head): at for at, item in enumerate(self.items) if isinstance(item, Skill)
             }
-        return self._places.get(id(skill.head))
+        return self._places
 
     def check_one(self, satchel: Satchel, skill: Skill) -> str:
         """Check the folder of a skill and return its state; edited ones go to `modified`."""
@@ -216,13 +222,13 @@ class SkillIndex:
         (self.modified.add if edited else self.modified.discard)(skill.ref)
         return state
 
-    def check(self, satchel: Satchel, places: Iterable[int], most_s: float = inf) -> None:
-        """Check the folders of some skills for some time, and correct their states."""
+    def check(self, satchel: Satchel, places: Iterable[int], most_s: float = inf) -> bool:
+        """Check the folders of some skills, and correct their states; False when time runs out."""
         until = time.monotonic() + most_s
         for at in places:
             item = self.items[at]
             if time.monotonic() > until:
-                return  # the rest is checked by the next request
+                return False
             if not isinstance(item, Skill):
                 continue
             state = self.check_one(satchel, item)
@@ -232,18 +238,47 @@ class SkillIndex:
                     self.counts[item.source, state, self._tools[at]] += 1
                     self.states[at] = state
                     self._picked.clear()
+        return True
+
+    def check_later(self, satchel: Satchel, places: Sequence[int]) -> None:
+        """Check some skills in the background, unless others are to be checked meanwhile.
+
+        A skill that the scan blocks then has another state in the next snapshot of the library.
+        """
+        with self._lock:
+            self._unchecked, starts = places, not self._checking
+            self._checking = True
+        if starts:
+            threading.Thread(target=self._check_waiting, args=(satchel,), daemon=True).start()
+
+    def _check_waiting(self, satchel: Satchel) -> None:
+        while True:
+            places = self._unchecked
+            time.sleep(CHECK_DELAY_S)
+            for at in places:
+                if places is not self._unchecked:
+                    break
+                with suppress(OSError):
+                    self.check(satchel, (at,))
+            with self._lock:
+                if places is self._unchecked:
+                    self._checking = False
+                    return
 
     def check_all(self, satchel: Satchel) -> None:
         """Check all skills of a small library."""
-        if len(self.seen.snapshot.skills) <= _MAX_CHECKED_SKILLS:
+        if len(self.snapshot.skills) <= _MAX_CHECKED_SKILLS:
             self.check(satchel, range(len(self.items)))
 
     def warm_up(self) -> None:
-        """Build the texts that searches use."""
+        """Build what the first search, sort and lookup of a skill use."""
         self.find_named((), lambda _: False, 0)
         self.find_described((), lambda _: False, 0)
         self._name_order()
         self._sort_keys("problems", {})
+        self._place_table()
+        self.snapshot.by_ref("")
+        self.snapshot.named("")
 
     def find_named(
         self, words: Sequence[str], wanted: Callable[[int], bool], most: int
@@ -319,8 +354,6 @@ def _search_joined(
 
 _indexes: WeakKeyDictionary[Satchel, SkillIndex] = WeakKeyDictionary()
 _build_lock = threading.Lock()
-
-
 _untrusted_counts: WeakKeyDictionary[Snapshot, int] = WeakKeyDictionary()
 
 
@@ -343,25 +376,49 @@ def refresh_if_small(satchel: Satchel) -> bool:
     look = library.snapshot()
     if len(look.skills) + len(look.hidden) > _MAX_REFRESHED_SKILLS:
         return False
-    library.invalidate()  # a watcher reports with a delay
+    library.invalidate()
     library.refresh()
     return True
 
 
-def index_of(satchel: Satchel) -> SkillIndex:
-    """Return the index of a library; the same object until something changes."""
-    library = satchel.library
-    refresh_if_small(satchel)
-    look = library.snapshot()
-    seen = _IndexInputs(look, look.tools, satchel.preview(snapshot=look).account)
+def index_of(satchel: Satchel, *, wait: bool = False) -> SkillIndex:
+    """Return the index of a library; the same object until something changes.
+
+    The index of a large library is built again in the background; the previous one is returned
+    meanwhile, unless `wait` is set.
+    """
+    small = refresh_if_small(satchel)
     kept = _indexes.get(satchel)
-    if kept is None or any(one is not other for one, other in zip(kept.seen, seen, strict=True)):
-        with _build_lock:  # concurrent requests build it once
-            kept = _indexes.get(satchel)
-            if kept is None or any(a is not b for a, b in zip(kept.seen, seen, strict=True)):
-                locked = satchel.settings.trust == "locked" and not satchel.settings.asks
-                kept = _indexes[satchel] = SkillIndex(seen, library.locations, locked=locked)
+    if kept is not None and kept.snapshot is satchel.library.snapshot():
+        return kept
+    if small or wait or kept is None:
+        return _build(satchel, small=small)
+    if not _build_lock.locked():
+        threading.Thread(target=_build, args=(satchel,), daemon=True).start()
     return kept
+
+
+def _build(satchel: Satchel, *, small: bool = False) -> SkillIndex:
+    """Build the index, and for a large library everything that its first search needs."""
+    with _build_lock:  # concurrent requests build it once
+        look, kept = satchel.library.snapshot(), _indexes.get(satchel)
+        if kept is not None and kept.snapshot is look:
+            return kept
+        locked = satchel.settings.trust == "locked" and not satchel.settings.asks
+        account = satchel.preview(snapshot=look).account
+        made = SkillIndex(look, account, satchel.library.locations, locked=locked)
+        if not small:
+            made.warm_up()
+            if kept is not None:  # else `LibraryLoader` builds the search index
+                _warm_up_search(satchel)
+            gc.freeze()  # else a collection stops all requests for 0.2 s
+        _indexes[satchel] = made
+    return made
+
+
+def _warm_up_search(satchel: Satchel) -> None:
+    for words in _WARM_UP_SEARCHES:
+        satchel.search(words, 1, reasons=False)
 
 
 class LibraryLoader:
@@ -387,14 +444,16 @@ class LibraryLoader:
         self.indexing.stop()
 
     def _read(self, _report: ReportProgress) -> bool:
-        index_of(self._satchel).warm_up()
+        index_of(self._satchel)
         self.indexing.start()
+        import_module("satchel.security")  # else the first page that scans a skill waits for it
         return True
 
     def _index(self, report: ReportProgress) -> bool:
         total = len(self._satchel.library.snapshot().skills)
         self._satchel.prepare(lambda done: report(done, total))
-        self._satchel.search("skill 技能", 1, reasons=False)
+        _warm_up_search(self._satchel)
+        gc.freeze()
         return True
 
 

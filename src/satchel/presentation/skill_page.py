@@ -12,11 +12,8 @@ from satchel.explain_selection import (
     MAX_WORDS_SHOWN,
     detector_and_reason,
     difference_text,
-    fields_shown,
-    label,
     missing_words,
     next_steps,
-    ordinal,
     verdict,
 )
 from satchel.i18n import join_names, render, say
@@ -33,7 +30,7 @@ from satchel.presentation.skills import (
     find_file,
     own_scope,
     row_of,
-    source_words,
+    source_label,
     state_words,
 )
 from satchel.presentation.trust import modified_files, show_trust
@@ -42,7 +39,7 @@ from satchel.skill.metadata import as_words
 from satchel.tools.framing import encodable, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from satchel.detect import RankExplanation
     from satchel.explain_selection import SelectionExplanation
@@ -137,14 +134,9 @@ def _links(satchel: Satchel, *, user: bool) -> Links:
 
 
 def _row(agent: SkillAgent, sight: AgentVisibility, links: Links, skill: Skill) -> AgentRow:
-    has = sight.view in ("sees", "perhaps") and sight.kind != "other"
-    note = printable(sight.why)
-    mood, mark = {
-        "sees": ("good", "●"),
-        "perhaps": ("warn", "◐"),
-        "hidden": ("bad", "✗"),
-        "absent": ("plain", "○"),
-    }[sight.view]
+    has = sight.kind in ("itself", "link")
+    mood, mark = ("good", "●") if has else ("plain", "○")
+    note = ""
     words = {
         "itself": say("reads this folder"),
         "link": say("linked"),
@@ -300,7 +292,7 @@ def _facts(
     modified: bool,
 ) -> Iterator[PageFact]:
     yield PageFact(say("Location"), printable(shown_path(skill.base_dir, project)), code=True)
-    yield PageFact(say("Source"), source_words(row.source))
+    yield PageFact(say("Source"), source_label(row.source))
     if row.by:
         yield PageFact(say("Shadowed by"), row.by, code=True, link=skill.shadowed_by)
     if locked:
@@ -375,17 +367,6 @@ def _tool_skill(source: ToolSkill) -> ToolSkillShown:
 # --- for one request ----------------------------------------------------------------------
 
 
-class FieldBar(NamedTuple):
-    """The score of one field, beside that of the best skill ahead."""
-
-    label: str
-    own: float
-    own_share: float
-    """From 0 to 1, relative to the largest score."""
-    theirs: float
-    their_share: float
-
-
 class Rival(NamedTuple):
     """A skill that is ranked higher."""
 
@@ -396,12 +377,6 @@ class Rival(NamedTuple):
     chosen: bool
 
 
-class NextStep(NamedTuple):
-    """A piece of advice."""
-
-    text: str
-
-
 class SelectionShown(NamedTuple):
     """The selection of a skill for one request."""
 
@@ -410,17 +385,12 @@ class SelectionShown(NamedTuple):
     chosen: bool
     lines: tuple[str, ...]
     """Sentences about whether it would be selected."""
-    rank: str
-    of: int
     score: str
     judge: str
     reason: str
-    bars: tuple[FieldBar, ...]
-    rival: str
-    """The skill whose scores are shown beside its own; empty when there is none."""
     lacks: tuple[str, ...]
     ahead: tuple[Rival, ...]
-    steps: tuple[NextStep, ...]
+    steps: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -456,31 +426,14 @@ def show_selection(standing: SelectionExplanation) -> SelectionShown:
         standing.skill.name,
         standing.chosen,
         tuple(verdict(standing)),
-        ordinal(place.rank) if place is not None and place.rank else "",
-        place.of if place is not None else 0,
         f"{match.score:.2f}" if match is not None else "",
         judge,
         reason,
-        tuple(_bars(place)) if place is not None else (),
-        place.ahead[0][0].name if place is not None and place.ahead and place.ahead[0][1] else "",
         missing,
         tuple(_ahead(standing, place)) if place is not None else (),
-        tuple(map(NextStep, next_steps(standing))),
+        tuple(next_steps(standing)),
         tuple(map(render, standing.answer.notes)),
     )
-
-
-def _bars(place: RankExplanation) -> Iterator[FieldBar]:
-    theirs: Mapping[str, float] = place.ahead[0][1] if place.ahead else {}
-    whole = {**theirs, **place.fields}
-    most = max((*place.fields.values(), *theirs.values()), default=0.0)
-    for field in fields_shown(place):
-        own, other = place.fields.get(field, 0.0), theirs.get(field, 0.0)
-        yield FieldBar(label(field, whole), own, _share(own, most), other, _share(other, most))
-
-
-def _share(value: float, most: float) -> float:
-    return min(value / most, 1.0) if most > 0 and value > 0 else 0.0
 
 
 def _ahead(standing: SelectionExplanation, place: RankExplanation) -> Iterator[Rival]:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from satchel._fs import is_inside
 from satchel.errors import Blocked, InvalidInput, NotFound, SatchelError
 from satchel.i18n import language, say
+from satchel.library.locations import source_words
 from satchel.library.snapshot import BrokenSkill
 from satchel.presentation.skill_index import (
     ACTIVE,
@@ -29,6 +30,7 @@ from satchel.presentation.skill_index import (
 from satchel.skill.document import SkillHeader
 from satchel.skill.model import Skill
 from satchel.tools.framing import encodable, printable
+from satchel.tools.selection import search
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -139,13 +141,11 @@ def find_skill(satchel: Satchel, ref: str) -> Skill:
     Raises:
         NotFound: there is no such skill.
     """
-    # `Library.find` builds a table of all names, which takes seconds in a large library. A skill
-    # may be named like another one's ref, so the ref is looked up first.
-    skill = satchel.library.by_ref(ref) or _find_by_name(satchel, ref) if ref else None
-    if skill is None and ref and refresh_if_small(satchel):  # it may be new
-        skill = satchel.library.by_ref(ref) or _find_by_name(satchel, ref)
-    if skill is not None:
-        return skill
+    found = skills_called(satchel, ref) if ref else []
+    if not found and ref and refresh_if_small(satchel):  # it may be new
+        found = skills_called(satchel, ref)
+    if found:
+        return found[0]
     raise NotFound(
         say("There is no skill `{name}`", name=encodable(ref) or "?"),
         say("Search for it in the list"),
@@ -163,16 +163,28 @@ def find_checked(satchel: Satchel, ref: str) -> Skill:
         try:
             satchel.library.integrity.check(skill, clean=False)
         except Blocked:
-            return satchel.library.refresh().by_ref(skill.ref) or skill
+            return skill._replace(state="blocked")
         except SatchelError:
             pass  # shown by the page
     return skill
 
 
-def _find_by_name(satchel: Satchel, word: str) -> Skill | None:
-    """A skill by its path, name or id; an offered one first."""
-    found = satchel.library.find(word)
-    return min(found, key=lambda skill: skill.state != "active", default=None)
+def skills_called(satchel: Satchel, word: str) -> list[Skill]:
+    """Return the skills with a ref, name, id or path, in this order; offered ones first.
+
+    Unlike `Library.find`, it needs no table of all ids and paths, which takes a second to build in
+    a large library.
+    """
+    library = satchel.library
+    exact = library.by_ref(word)
+    found = [exact] if exact is not None else library.named(word)
+    folder = os.path.dirname(word) if word.endswith(("/SKILL.md", "/skill.yaml")) else word
+    for place in () if found else library.locations:
+        below = os.path.relpath(folder, place.path) if is_inside(folder, place.path) else folder
+        id_ = "" if below == "." else below.replace(os.sep, "/")
+        skill = library.by_ref(f"{place.origin.label}/{id_}")
+        found += [skill] if skill is not None else []
+    return sorted(found, key=lambda skill: skill.state != "active")
 
 
 def own_scope(satchel: Satchel, skill: Skill) -> Literal["project", "global", ""]:
@@ -230,8 +242,9 @@ def list_skills(
     total = len(places)
     pages, page = _paged(total, page)
     here = places[(page - 1) * MAX_ROWS_PER_PAGE : page * MAX_ROWS_PER_PAGE]
-    if not words:  # a search while typing is not delayed
-        index.check(satchel, here, CHECK_S)
+    # A search while typing is not delayed at all.
+    if not index.check(satchel, here, 0.0 if words else CHECK_S):
+        index.check_later(satchel, here)
     return SkillList(
         tuple(_row(index.items[at], index.states[at], index, used) for at in here),
         total, page, pages, words, wanted, sort,
@@ -337,17 +350,9 @@ def broken_row(item: BrokenSkill) -> SkillRow:
     return _row(item, "broken")
 
 
-def source_words(source: str) -> str:
+def source_label(source: str) -> str:
     """Return the label of a source."""
-    return {
-        "user": say("User"),
-        "project": say("Project"),
-        "system": say("System"),
-        "global": say("Global"),
-        "extra": say("Extra folder"),
-        "server": say("Server"),
-        "builtin": say("Built-in"),
-    }.get(source, "–")
+    return label(source_words(source))
 
 
 def state_words(state: str) -> tuple[str, str, str]:
@@ -410,23 +415,26 @@ def _check(words: str, wanted: SkillFilter, sort: str) -> None:
 def _search(
     satchel: Satchel, index: SkillIndex, words: str, wanted: SkillFilter, *, indexed: bool
 ) -> list[int]:
-    """Offered skills by rank, then skills whose names contain the words.
+    """Skills of this name, then offered skills by rank, then names that contain the words.
 
     Each is followed by those it shadows. A search while typing often ends in half a word, which is
     in no index but in a name.
     """
     enough = MAX_SEARCH_RESULTS + 1
-    found: dict[int, None] = {}
-    ranked = satchel.search(encodable(words), enough, reasons=False) if indexed else ()
+    # The skills of this index: those of a newer snapshot may not be in the search index yet.
+    look, text = index.snapshot, encodable(words)
+    places = map(index.place_of, look.named(text))
+    found: dict[int, None] = {at: None for at in places if at is not None}
+    ranked = search(satchel.detector, text, look.skills, enough, reasons=False) if indexed else ()
     for match in ranked:
         for item in (match.skill, *index.behind.get(match.name, ())):
             at = index.place_of(item)
             if at is not None:
                 found[at] = None
-    for look in (index.find_named, index.find_described):
+    for find in (index.find_named, index.find_described):
         if len(found) < enough:
             rest = enough - len(found)
-            for at in look(
+            for at in find(
                 words.lower().split(),
                 lambda at: at not in found and index.matches(at, wanted),
                 rest,
@@ -486,8 +494,8 @@ def _row(
         item.source, printable(item.origin.remote or item.origin.label), state,
         printable(item.shadowed_by),
         modified=index is not None and ref in index.modified,
-        tools=index is not None and index.seen.tools.of(item) is not None,
-        used=day_of((used or {}).get(item.name)),
+        tools=index is not None and index.snapshot.tools.of(item) is not None,
+        used="" if state == "shadowed" else day_of((used or {}).get(item.name)),
         problems=problems,
     )  # fmt: skip
 

@@ -51,11 +51,10 @@ def file_difference_rows(
 
 def difference_rows(
     difference: Difference,
-) -> Iterator[tuple[str, Sequence[str], Literal["info", "warn"]]]:
+) -> Iterator[tuple[str, Sequence[str], Literal["warn"]]]:
     """Yield title, items and tone of each difference beside files."""
     from satchel.store.plan import power_words
 
-    yield say("your edits kept in"), difference.kept, "info"
     yield say("programs new or changed"), difference.programs, "warn"
     yield say("new hosts"), difference.hosts, "warn"
     yield say("new secrets"), difference.secrets, "warn"

@@ -12,6 +12,6 @@ Reading order:
     protocol    one line out, one line in, by a deadline; `reply` parses the line
 
 The files that begin with an underscore (`_launcher_main`, `_supervisor` with `_launcher_child`,
-`_process_tree` and `_cgroup`, `_landlock`, `_probes`) run in processes of their own, with the
+`_process_tree`, `_landlock`, `_probes`) run in processes of their own, with the
 standard library only. Nothing here is imported before a tool skill is called.
 """

@@ -7,7 +7,7 @@ memory file that bwrap reads and closes; and a pipe on which bwrap reports its s
 
 There are two ways. Mostly the supervisor sets the limits for itself and spawns the program, which
 is fast, since no memory is copied. Where a process must drop rights that its supervisor needs
-(Landlock, a small address space), it is forked and drops them before exec.
+(Landlock, few open files), it is forked and drops them before exec.
 
 Runs inside the launcher: standard library only.
 """
@@ -43,16 +43,10 @@ IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores and its children should not."""
 
 libc = ctypes.CDLL(None, use_errno=True)
-own_limits: list[tuple[int, int, bool]] = []
-"""The limits that this process has set for its programs; at most one entry."""
 
 
 class StartRefused(Exception):
     """The program cannot be started; the message is the reason in one sentence."""
-
-
-class TryAnother(Exception):
-    """This process cannot start that program; another one can."""
 
 
 def send(control: int, message: str) -> None:
@@ -98,7 +92,6 @@ def start(spec: dict[str, Any], given: list[int], control: int) -> int:
 
     Raises:
         StartRefused: it cannot be started. A fork reports that on `control` instead.
-        TryAnother: another supervisor must start it.
     """
     argv: list[str] = spec["argv"]
     if spec["tier"] == "bwrap":
@@ -119,10 +112,7 @@ def start(spec: dict[str, Any], given: list[int], control: int) -> int:
     for each in given:
         os.close(each)
     try:
-        method = _start_method(spec)
-        if method == "none":
-            raise TryAnother
-        return _spawn(spec, moved) if method == "spawn" else _fork(spec, moved, control)
+        return _fork(spec, moved, control) if _must_fork(spec) else _spawn(spec, moved)
     except OSError as error:
         raise StartRefused(_explain(error, spec)) from None
     finally:
@@ -150,30 +140,9 @@ def program_started(spec: dict[str, Any]) -> bool:
     return b'"exit-code"' in status_text
 
 
-def _start_method(spec: dict[str, Any]) -> str:
-    """How a program can be started from this process: `spawn`, `fork` or `none`.
-
-    Limits that a supervisor has set for its programs cannot be raised. It may spawn programs with
-    the same limits, and fork those with lower ones.
-    """
-    limits = spec["limits"]
-    wanted = (limits["file_size"], limits["open_files"], not _gains_rights(spec))
-    confined = spec["tier"] == "landlock" or limits["address_space"]
-    may_spawn = not confined and not 0 < limits["open_files"] < MIN_OPEN_FILES
-    if not own_limits:
-        if may_spawn:
-            own_limits.append(wanted)
-            _set_limits(spec)
-        return "spawn" if may_spawn else "fork"
-    if may_spawn and own_limits[0] == wanted:
-        return "spawn"
-    lower = all(_within(wanted[at], own_limits[0][at]) for at in (0, 1))
-    return "fork" if lower and wanted[2] >= own_limits[0][2] else "none"
-
-
-def _within(wanted: int, limit: int) -> bool:
-    """Whether a limit is at most another one; 0 is no limit."""
-    return not limit or 0 < wanted <= limit
+def _must_fork(spec: dict[str, Any]) -> bool:
+    """Whether the program needs limits that its supervisor could not work with."""
+    return spec["tier"] == "landlock" or 0 < spec["limits"]["open_files"] < MIN_OPEN_FILES
 
 
 def _set_limits(spec: dict[str, Any]) -> None:
@@ -197,6 +166,7 @@ def _gains_rights(spec: dict[str, Any]) -> bool:
 
 
 def _spawn(spec: dict[str, Any], moved: list[int]) -> int:
+    _set_limits(spec)
     places = [(os.POSIX_SPAWN_DUP2, each, place) for place, each in enumerate(moved)]
     argv: list[str] = spec["argv"]
     return os.posix_spawn(
@@ -219,8 +189,6 @@ def _fork(spec: dict[str, Any], moved: list[int], control: int) -> int:
         for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
         _set_limits(spec)
-        if spec["limits"]["address_space"]:
-            _at_most(resource.RLIMIT_AS, spec["limits"]["address_space"])
         if spec["tier"] == "landlock":
             if TYPE_CHECKING:
                 from satchel.runners._landlock import confine

@@ -1,6 +1,6 @@
 """The launcher: a small single-threaded process that starts programs.
 
-The host starts it as `python -I -S _launcher_main.py SOCKET HOST CGROUP` and sends requests over a
+The host starts it as `python -I -S _launcher_main.py SOCKET HOST` and sends requests over a
 SEQPACKET socket. The launcher itself never reads from it: it keeps a few forks of itself ready, the
 supervisors (`_supervisor`). An idle one receives the next message, starts the program
 (`_launcher_child`) and watches it until it ends. So nothing has to be forked between a request and
@@ -21,39 +21,30 @@ import resource
 import select
 import signal
 import sys
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # noqa: SIM114 - pyright supports no `or` here
-    from satchel.runners import _cgroup, _process_tree, _supervisor
+    from satchel.runners import _process_tree, _supervisor
 elif __package__:  # imported by a test
-    from satchel.runners import _cgroup, _process_tree, _supervisor
+    from satchel.runners import _process_tree, _supervisor
 else:
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # not on the path with -I
-    import _cgroup
     import _process_tree
     import _supervisor
 
-MAX_IDLE, MIN_IDLE = _supervisor.MAX_IDLE_COUNT, 2
+MAX_IDLE, MIN_IDLE = 4, 2
 """Supervisors kept ready; below the minimum they are forked without waiting for a quiet moment."""
 REFILL_DELAY_S = 0.05
-"""Before more are forked: most supervisors become idle again."""
-IDLE_CHECK_S = 3
-"""Interval at which an idle supervisor checks whether it is still needed."""
-CLEANUP_TIMEOUT_S = 5.0
-"""For supervisors whose groups must be removed when the host is gone."""
+"""Quiet time before more are forked."""
 NOTICE_BYTES = 5
-"""Of a supervisor's notice: its pid, and `F` for idle or the letter of its request."""
+"""Of a supervisor's notice: its pid, and the letter of its request."""
 
 
 def main() -> None:
     """Keep supervisors ready until the host is gone."""
     requests = _socket.socket(fileno=int(sys.argv[1]))
-    host, cgroup = int(sys.argv[2]), sys.argv[3]
+    host = int(sys.argv[2])
     os.set_inheritable(requests.fileno(), False)  # noqa: FBT003
-    requests.setsockopt(
-        _socket.SOL_SOCKET, _socket.SO_RCVTIMEO, IDLE_CHECK_S.to_bytes(8, sys.byteorder) + bytes(8)
-    )
     watch, own = os.pidfd_open(host), os.pidfd_open(os.getpid())
     if os.getppid() != host:
         return  # it died before `watch` was open
@@ -71,12 +62,10 @@ def main() -> None:
     for descriptor in (wake, notices, watch):
         poll.register(descriptor, select.POLLIN)
     poll.register(requests.fileno(), 0)  # only for its hang-up
-    _supervisor.warm_up()
     gc.collect()
     gc.disable()
     gc.freeze()  # a collection in a fork would copy every page it touches
     stock: set[int] = set()
-    groups: set[int] = set()
     while True:
         pause_ms = None if len(stock) >= MAX_IDLE else REFILL_DELAY_S * 1000
         ready = {descriptor for descriptor, _ in poll.poll(pause_ms)}
@@ -85,32 +74,14 @@ def main() -> None:
         ended = _reap() if wake in ready and _read_all(wake) else set[int]()
         _count(stock, _read_all(notices))
         stock -= ended  # after their last notices
-        if cgroup:
-            groups |= ended
-            _cgroup.discard(cgroup, groups)
         while len(stock) < MAX_IDLE and (not ready or len(stock) < MIN_IDLE):
             pid = _fork()
             if pid == 0:
-                _become_supervisor(requests, notice, (watch, own), cgroup)
+                _become_supervisor(requests, notice, (watch, own))
             if pid < 0:
                 break
             stock.add(pid)
-        _process_tree.idle_count[0] = min(len(stock), 255)
     requests.close()
-    if cgroup:
-        _remove_groups(cgroup, groups)
-
-
-def _remove_groups(cgroup: str, groups: set[int]) -> None:
-    """Wait for supervisors that still have a program, and remove their groups."""
-    until = time.monotonic() + CLEANUP_TIMEOUT_S
-    while time.monotonic() < until:
-        groups |= _reap()
-        _cgroup.discard(cgroup, groups)
-        if not groups and not _process_tree.children_of(os.getpid()):
-            _cgroup.discard_all(cgroup)
-            break
-        time.sleep(0.01)
 
 
 def _fork() -> int:
@@ -121,13 +92,11 @@ def _fork() -> int:
         return -1
 
 
-def _become_supervisor(
-    requests: _socket.socket, notice: int, ends: tuple[int, int], cgroup: str
-) -> None:
+def _become_supervisor(requests: _socket.socket, notice: int, ends: tuple[int, int]) -> None:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _supervisor.serve(requests, notice, ends, cgroup)
+        _supervisor.serve(requests, notice, ends)
     finally:
         os._exit(0)
 
@@ -136,10 +105,7 @@ def _count(stock: set[int], notices: bytes) -> None:
     for at in range(0, len(notices), NOTICE_BYTES):
         supervisor = int.from_bytes(notices[at : at + NOTICE_BYTES - 1], sys.byteorder)
         letter = notices[at + NOTICE_BYTES - 1 : at + NOTICE_BYTES]
-        if letter == b"F":
-            stock.add(supervisor)
-        else:
-            stock.discard(supervisor)
+        stock.discard(supervisor)
         if letter == b"L":
             _supervisor.load_landlock()  # once, here: later forks inherit it
 

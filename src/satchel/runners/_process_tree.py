@@ -5,11 +5,8 @@ Runs inside the launcher: standard library only.
 
 from __future__ import annotations
 
-import mmap
 import os
 
-idle_count = mmap.mmap(-1, mmap.PAGESIZE)
-"""Memory shared by the launcher and its supervisors: the first byte is the number of idle ones."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 

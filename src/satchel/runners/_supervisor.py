@@ -1,9 +1,8 @@
 """Supervisor process: starts a program, enforces memory and process limits, kills its process tree.
 
-A supervisor is a fork of the launcher. It runs one program at a time, and is reused only if that
-one ended by itself and left nothing. It is a subreaper: every descendant of the program becomes its
-child when the descendant's parent ends, however often it forked and changed its session. So having
-no child means that nothing is left.
+A supervisor is a fork of the launcher that runs one program. It is a subreaper: every descendant of
+the program becomes its child when the descendant's parent ends, however often it forked and changed
+its session. So having no child means that nothing is left.
 
 It kills everything when the program has ended, when the host requests it, when the host is gone
 (its end of the control socket closes, or its process ends, even by SIGKILL), and when the program
@@ -14,9 +13,7 @@ Runs inside the launcher: standard library only.
 
 from __future__ import annotations
 
-import _socket
 import ctypes
-import marshal
 import os
 import select
 import signal
@@ -25,15 +22,15 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # noqa: SIM114 - pyright supports no `or` here
-    from satchel.runners import _cgroup, _launcher_child, _process_tree
+    from satchel.runners import _launcher_child, _process_tree
 elif __package__:  # imported by a test
-    from satchel.runners import _cgroup, _launcher_child, _process_tree
+    from satchel.runners import _launcher_child, _process_tree
 else:
-    import _cgroup
     import _launcher_child
     import _process_tree
 
 if TYPE_CHECKING:
+    import _socket
     from typing import Any
 
 PR_SET_DUMPABLE = 4
@@ -44,11 +41,6 @@ FIRST_CHECK_S = 0.010
 MIN_CHECK_INTERVAL_S, MAX_CHECK_INTERVAL_S = 0.005, 0.050
 MAX_GROWTH_BYTES_PER_S = 4e9
 """How fast a program may be able to fill memory."""
-MAX_PROGRAM_COUNT = 100
-"""Programs that one supervisor runs before it is replaced."""
-MAX_IDLE_COUNT = 4
-KILLED = (-9, 137)
-"""Exit codes of a killed program: its own, or as reported by bwrap."""
 REMOVE_TIMEOUT_S = 0.1
 """For removing the scratch folder before the exit is reported; the rest is removed afterwards."""
 
@@ -73,127 +65,51 @@ def load_landlock() -> None:
         pass
 
 
-def warm_up() -> None:
-    """Run through a whole request once.
-
-    A fork shares its memory until it writes to it, and Python writes to whatever it touches. These
-    pages are copied now instead of during a request.
-    """
-    _process_tree.memory_of(_process_tree.descendants(os.getpid()), 0)
-    near, far = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    limits = {"file_size": 0, "open_files": 0, "address_space": 0, "memory": 0, "processes": 0}
-    spec = {"argv": ["/"], "env": {"A": "B"}, "cwd": "/", "tier": "bwrap", "limits": limits}
-    spec |= {"arguments": b"", "seccomp": b"", "scratch": ""}
-    given = b"".join(each.to_bytes(4, sys.byteorder) for each in (near.fileno(), 0, 1, 2))
-    near.sendmsg([b"S" + marshal.dumps(spec)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
-    packet, (control, *given), whole = _launcher_child.receive(far)
-    spec = _launcher_child.read_spec(packet, given, whole=whole)
-    try:
-        _launcher_child.start(spec, given, control)
-    except _launcher_child.StartRefused:
-        pass  # a folder is no program
-    finally:
-        _launcher_child.program_started(spec)
-    _launcher_child.own_limits.clear()
-    _launcher_child.send(control, f"exit {os.getpid()}")
-    os.close(control)
-    near.close()
-    far.close()
-
-
-def serve(requests: _socket.socket, notice: int, ends: tuple[int, int], cgroup: str) -> None:
-    """Serve requests: start a program and supervise it until nothing of it is left.
+def serve(requests: _socket.socket, notice: int, ends: tuple[int, int]) -> None:
+    """Serve one request: start a program and supervise it until nothing of it is left.
 
     Args:
         requests: socket of the host's messages, shared with other supervisors.
-        notice: pipe to the launcher for who is busy and who is idle.
+        notice: pipe to the launcher, for who is busy.
         ends: become readable when the host or the launcher has ended.
-        cgroup: a folder for control groups, if there is one.
     """
     become_subreaper()
     os.umask(0o077)
-    group = _cgroup.enter(cgroup)
-    poll = select.poll()
-    poll.register(requests.fileno(), select.POLLIN)
-    if not poll.poll(0):  # no request waits
-        warm_up()
-    own = os.getpid().to_bytes(4, sys.byteorder)
-    for _ in range(MAX_PROGRAM_COUNT):
-        while True:
-            try:
-                packet, descriptors, whole = _launcher_child.receive(requests)
-            except BlockingIOError:
-                if _process_tree.idle_count[0] > MAX_IDLE_COUNT:
-                    return  # no longer needed
-            else:
-                break
-        if not packet or not descriptors:
-            return  # the host is gone
-        os.write(notice, own + packet[:1])
-        served = _LaunchService(requests, ends, group)
-        if not served.one(packet, descriptors, whole=whole):
-            return
-        if _process_tree.idle_count[0] >= MAX_IDLE_COUNT:
-            return
-        if group is not None:
-            group.enter()  # on failure this process ends: it holds no request and is replaced
-        os.write(notice, own + b"F")
-
-
-class _LaunchService:
-    def __init__(
-        self, requests: _socket.socket, ends: tuple[int, int], group: _cgroup.ControlGroup | None
-    ) -> None:
-        self.requests = requests
-        self.ends = ends
-        self.group = group
-
-    def one(self, packet: bytes, descriptors: list[int], *, whole: bool) -> bool:
-        """Serve one request; returns whether this process may be reused."""
-        control, *given = descriptors
-        scratch = ""
-        spec: dict[str, Any] = {}
-        try:
-            spec = _launcher_child.read_spec(packet, given, whole=whole)
-            scratch: str = spec["scratch"]
-            limits = spec["limits"]
-            if self.group is not None:
-                self.group.limit(limits["memory"], limits["processes"])
-            tree = _ProgramTree(limits, self.group)
-            tree.pid = _launcher_child.start(spec, given, control)
-        except _launcher_child.TryAnother:
-            _launcher_child.program_started(spec)
-            _launcher_child.send(control, "again")
-            return False
-        except BaseException as error:  # noqa: BLE001  (every failure is reported)
-            refused = isinstance(error, _launcher_child.StartRefused)
-            _launcher_child.program_started(spec)
-            if scratch:
-                remove(scratch, None)
-            _launcher_child.send(
-                control, f"failed {error if refused else f'the launcher failed: {error!r}'}"
-            )
-            return False
-        _launcher_child.send(control, f"started {tree.pid}")
-        if self.group is not None:
-            self.group.leave()
-        tree.watch(control, self.requests, *self.ends)
-        tree.end()
-        if not _launcher_child.program_started(spec) and tree.code == 1 and not tree.reason:
-            tree.reason = "cannot-start"  # bwrap's message is on stderr
-        gone = not scratch or remove(scratch, time.monotonic() + REMOVE_TIMEOUT_S)
-        _launcher_child.send(control, f"exit {tree.code} {tree.peak} {tree.reason}")
-        os.close(control)
-        if not gone:
+    packet, descriptors, whole = _launcher_child.receive(requests)
+    if not packet or not descriptors:
+        return  # the host is gone
+    os.write(notice, os.getpid().to_bytes(4, sys.byteorder) + packet[:1])
+    control, *given = descriptors
+    scratch = ""
+    spec: dict[str, Any] = {}
+    try:
+        spec = _launcher_child.read_spec(packet, given, whole=whole)
+        scratch: str = spec["scratch"]
+        tree = _ProgramTree(spec["limits"])
+        tree.pid = _launcher_child.start(spec, given, control)
+    except BaseException as error:  # noqa: BLE001  (every failure is reported)
+        refused = isinstance(error, _launcher_child.StartRefused)
+        if scratch:
             remove(scratch, None)
-        return gone and not tree.reason and self.requests.fileno() >= 0
+        _launcher_child.send(
+            control, f"failed {error if refused else f'the launcher failed: {error!r}'}"
+        )
+        return
+    _launcher_child.send(control, f"started {tree.pid}")
+    tree.watch(control, requests, *ends)
+    tree.end()
+    if not _launcher_child.program_started(spec) and tree.code == 1 and not tree.reason:
+        tree.reason = "cannot-start"  # bwrap's message is on stderr
+    gone = not scratch or remove(scratch, time.monotonic() + REMOVE_TIMEOUT_S)
+    _launcher_child.send(control, f"exit {tree.code} {tree.peak} {tree.reason}")
+    os.close(control)
+    if not gone:
+        remove(scratch, None)
 
 
 class _ProgramTree:
-    def __init__(self, limits: dict[str, Any], group: _cgroup.ControlGroup | None) -> None:
+    def __init__(self, limits: dict[str, Any]) -> None:
         self.pid = 0
-        self.group = group
-        self.kills = group.kills() if group is not None else 0
         self.memory: int = limits["memory"] or 1 << 62
         self.processes: int = limits["processes"] or 1 << 31
         self.code = 0
@@ -227,15 +143,12 @@ class _ProgramTree:
                 break
             held = _process_tree.memory_of(pids, self.memory)
             self.peak = max(self.peak, held)
-            if held > self.memory or self._out_of_memory():
+            if held > self.memory:
                 self.reason = "memory"
                 break
             pause = (self.memory - held) / MAX_GROWTH_BYTES_PER_S
             pause = min(max(pause, MIN_CHECK_INTERVAL_S), MAX_CHECK_INTERVAL_S)
         os.close(ended)
-
-    def _out_of_memory(self) -> bool:
-        return self.group is not None and self.group.kills() > self.kills
 
     def end(self) -> None:
         """Kill and reap all descendants.
@@ -268,8 +181,6 @@ class _ProgramTree:
                     return True
                 if pid == self.pid:
                     self.code = os.waitstatus_to_exitcode(status)
-                    if not self.reason and self.code in KILLED and self._out_of_memory():
-                        self.reason = "memory"
                     self.peak = max(self.peak, usage.ru_maxrss * 1024)
         except ChildProcessError:
             return False

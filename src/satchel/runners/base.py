@@ -61,8 +61,6 @@ class ProgramLimits(NamedTuple):
     """Bytes of each file it writes."""
     memory: int = 512 * 1024 * 1024
     """Bytes that it and its children may hold together."""
-    address_space: int = 0
-    """Bytes of address space; 0 for no limit: Node and Go reserve far more than they use."""
     processes: int = 64
     open_files: int = 256
     raw: int = 2_000
@@ -156,28 +154,6 @@ class Exit(NamedTuple):
     """For `cannot-start`: the reason."""
 
 
-class Process(Protocol):
-    """A started program. Its descriptors belong to the caller."""
-
-    stdin: int
-    stdout: int
-    stderr: int
-    pid: int
-    """In the namespace of the host."""
-
-    def kill(self) -> None:
-        """Kill it and every descendant; idempotent."""
-        ...
-
-    def wait(self, timeout: float) -> Exit | None:
-        """How it ended, once it has with all descendants; None at the timeout."""
-        ...
-
-    def close(self) -> None:
-        """Kill it, and close every descriptor."""
-        ...
-
-
 class BuildStopped(Exception):
     """A build was cancelled or took too long."""
 
@@ -196,6 +172,15 @@ class Cancel(Protocol):
     def fileno(self) -> int:
         """A descriptor that becomes readable when the call is cancelled."""
         ...
+
+
+def is_cancelled(cancel: Cancel) -> bool:
+    """Whether a call was cancelled."""
+    import select
+
+    poll = select.poll()  # not `select`: descriptor numbers may be too high
+    poll.register(cancel.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class RunRequest(NamedTuple):
@@ -236,7 +221,7 @@ class RunResult(NamedTuple):
     tier: Tier = "none"
     way: Literal["cold", "warm"] = "cold"
     denied: tuple[str, ...] = ()
-    """Accesses that the sandbox denied, as far as known."""
+    """What was restored in the workspace after the call."""
     stderr: str = ""
     exit_code: int | None = None
     peak: int = 0

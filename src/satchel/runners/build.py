@@ -29,12 +29,13 @@ from typing import TYPE_CHECKING
 from satchel._fs import locked, open_beneath, read_small, sync_tree, write_atomic
 from satchel.errors import AccessDenied, BuildFailed
 from satchel.i18n import say
-from satchel.runners.base import BuildStopped, CannotStart
+from satchel.runners.base import BuildStopped, CannotStart, is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from satchel.runners.base import Cancel, Process, Tier
+    from satchel.runners.base import Cancel, Tier
+    from satchel.runners.launcher import LaunchedProcess as Process
 
     Progress = Callable[[str], None]
 
@@ -218,13 +219,8 @@ class BuildCache:
         Raises:
             BuildStopped: it was cancelled, or took too long.
         """
-        if self._cancel is not None:
-            import select
-
-            poll = select.poll()  # not `select`: descriptor numbers may be too high
-            poll.register(self._cancel.fileno(), select.POLLIN)
-            if poll.poll(0):
-                raise BuildStopped("cancelled")
+        if self._cancel is not None and is_cancelled(self._cancel):
+            raise BuildStopped("cancelled")
         if self._deadline and time.monotonic() > self._deadline:
             raise BuildStopped("timeout")
 

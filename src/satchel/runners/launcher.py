@@ -26,66 +26,13 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from satchel.i18n import Message
 from satchel.runners.base import CannotStart, Exit
 
 if TYPE_CHECKING:
     from satchel.runners.base import Launch
-
-
-# --- control groups -----------------------------------------------------------------------
-# They let the kernel bound a program's memory. Version two first: the nearest group above this
-# process that delegates the memory controller. Then version one: the memory group of this process.
-# It must be writable. Memory is watched by the supervisor in any case.
-
-_CGROUPS = "/sys/fs/cgroup"
-_OWN_CGROUP = "/proc/self/cgroup"
-
-
-def find_cgroup_folder(root: str = _CGROUPS, own: str = _OWN_CGROUP) -> str:
-    """A folder in which groups can be created and joined; empty when there is none."""
-    return next((folder for folder in cgroup_places(root, own) if _may_use(folder)), "")
-
-
-def cgroup_places(root: str, own: str) -> list[str]:
-    """Candidate folders, the best first, writable or not."""
-    try:
-        with open(own, encoding="utf-8", errors="replace") as file:
-            lines = [line.rstrip("\n").split(":", 2) for line in file]
-    except OSError:
-        return []
-    rows = {row[1]: row[2].lstrip("/") for row in lines if len(row) == 3}
-    found: list[str] = []
-    if "" in rows and os.path.exists(os.path.join(root, "cgroup.controllers")):
-        folder = os.path.normpath(os.path.join(root, rows[""]))
-        while folder.startswith(root):
-            if "memory" in _read(os.path.join(folder, "cgroup.subtree_control")).split():
-                found.append(folder)
-                break
-            folder = os.path.dirname(folder)
-    for controllers, path in rows.items():
-        if "memory" in controllers.split(","):
-            folder = os.path.normpath(os.path.join(root, "memory", path))
-            if os.path.isdir(folder):
-                found.append(folder)
-    return found
-
-
-def _may_use(folder: str) -> bool:
-    """Whether a group can be created there, and a process moved into it."""
-    return os.access(folder, os.W_OK | os.X_OK) and os.access(
-        os.path.join(folder, "cgroup.procs"), os.W_OK
-    )
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(4096)
-    except OSError:
-        return ""
 
 
 _MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_launcher_main.py")
@@ -98,7 +45,7 @@ _SIGNAL_COUNT = 64
 
 
 class LaunchedProcess:
-    """A program that a launcher started; a `base.Process`.
+    """A program that a launcher started. Its descriptors belong to the caller.
 
     `wait` also reports that the program never ran, with the reason `cannot-start`.
     """
@@ -110,7 +57,6 @@ class LaunchedProcess:
         self._tier = tier
         self._exit: Exit | None = None
         self._failure = ""
-        self._again = False
         _alive.add(self)
 
     def fileno(self) -> int:
@@ -139,8 +85,8 @@ class LaunchedProcess:
                 os.close(end)
         _alive.discard(self)
 
-    def await_start(self, deadline: float) -> Literal["started", "again", "lost"]:
-        """Wait for the launcher's answer: handled, retry, or the launcher is gone.
+    def await_start(self, deadline: float) -> bool:
+        """Wait for the launcher's answer; False when the launcher is gone.
 
         Raises:
             CannotStart: at the deadline.
@@ -148,9 +94,7 @@ class LaunchedProcess:
         while not self.pid and self._exit is None:
             if not self._receive(deadline):
                 raise CannotStart(_cannot_start("the launcher did not answer"))
-        if self._exit is not None and self._exit.reason == "lost":
-            return "again" if self._again else "lost"
-        return "started"
+        return self._exit is None or self._exit.reason != "lost"
 
     def _receive(self, deadline: float) -> bool:
         """Handle one message of the supervisor; False at the deadline."""
@@ -178,7 +122,6 @@ class LaunchedProcess:
             code, peak, reason = rest.split(" ")
             self._exit = self._make_exit(int(code), int(peak), reason)
         else:
-            self._again = word == "again"  # that supervisor is bound by another program's limits
             self._exit = Exit(-9, reason="lost")
         return True
 
@@ -191,15 +134,9 @@ class LaunchedProcess:
 
 
 class Launcher:
-    """Starts programs. One is enough for the whole host: see `launcher()`.
+    """Starts programs. One is enough for the whole host: see `launcher()`."""
 
-    Args:
-        cgroup: a folder of control groups that is delegated to this user, with the memory
-            controller on. The kernel bounds memory there, including files in memory.
-    """
-
-    def __init__(self, cgroup: str = "") -> None:
-        self._cgroup = cgroup
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -223,24 +160,20 @@ class Launcher:
 
     def _start(self, launch: Launch) -> LaunchedProcess:
         packet = _describe(launch)
-        deaths = 0
-        while deaths < _MAX_LAUNCHER_DEATHS:
+        for _ in range(_MAX_LAUNCHER_DEATHS):
             try:
                 process, generation = self._ask(packet, launch.tier)
             except OSError as error:
                 raise CannotStart(_cannot_start(str(error))) from error
             if process is not None:
                 try:
-                    answer = process.await_start(time.monotonic() + _START_TIMEOUT_S)
+                    started = process.await_start(time.monotonic() + _START_TIMEOUT_S)
                 except BaseException:
                     process.close()
                     raise
-                if answer == "started":
+                if started:
                     return process
                 process.close()
-                if answer == "again":
-                    continue
-            deaths += 1
             self._abandon(generation)
         raise CannotStart(_cannot_start("the launcher died"))
 
@@ -272,7 +205,7 @@ class Launcher:
         kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
             self._process = subprocess.Popen(  # noqa: S603
-                [*command, str(far.fileno()), str(os.getpid()), self._cgroup],
+                [*command, str(far.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -335,7 +268,7 @@ def launcher() -> Launcher:
         if _shared is None:
             if not is_supported():
                 raise CannotStart(_cannot_start("Linux"))
-            _shared = Launcher(find_cgroup_folder())
+            _shared = Launcher()
             atexit.register(_shared.close)
         return _shared
 
@@ -372,7 +305,7 @@ def _ask(request: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:
             far.append(_memory_file(packet[1:]))
             given.append(far[-1])
             packet = packet[:1]
-        _send(request, packet, given)
+        socket.send_fds(request, [packet], given, socket.MSG_NOSIGNAL)
         return LaunchedProcess(control, (near[0], near[1], near[2]), tier)
     except BaseException:
         control.close()
@@ -383,22 +316,6 @@ def _ask(request: socket.socket, packet: bytes, tier: str) -> LaunchedProcess:
         distant.close()
         for end in far:
             os.close(end)
-
-
-def _send(request: socket.socket, packet: bytes, given: list[int]) -> None:
-    import errno
-
-    for _ in range(1000):
-        try:
-            socket.send_fds(request, [packet], given, socket.MSG_NOSIGNAL)
-        except OSError as error:
-            # The kernel limits how many descriptors a user may have in flight.
-            if error.errno != errno.ETOOMANYREFS:
-                raise
-            time.sleep(0.005)
-        else:
-            return
-    raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
 
 
 def _memory_file(content: bytes) -> int:

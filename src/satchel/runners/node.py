@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import BuildFailed, MissingRuntime
 from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import BuildToolFailed, digest, read_inside, stamp
+from satchel.runners.build import BuildToolFailed, digest, read_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,22 +117,10 @@ def _wheel() -> str | None:
 
 
 def _ask(builds: BuildCache, found: str, hint: str) -> tuple[str, tuple[int, int]]:
-    """The real path and version of a Node, cached: a query takes as long as a call.
+    """The real path and version of a Node.
 
     The one on PATH may be a shim of a version manager, which cannot run in a sandbox.
     """
-    import json
-
-    from satchel._fs import write_atomic
-
-    memory = os.path.join(builds.folder, "found", f"{digest(found, stamp(found))}.json")
-    try:
-        with open(memory, encoding="utf-8") as file:
-            path, version, seen = json.load(file)
-        if stamp(path) == tuple(seen):
-            return path, (version[0], version[1])
-    except (OSError, ValueError, TypeError, LookupError):
-        pass
     code = "console.log(process.execPath + '\\n' + process.versions.node)"
     try:
         path, version = builds.ask(found, "-e", code).split("\n")[:2]
@@ -142,9 +129,6 @@ def _ask(builds: BuildCache, found: str, hint: str) -> tuple[str, tuple[int, int
         raise MissingRuntime(
             say("`{path}` does not start: {reason}", path=found, reason=str(exc)[:200]), hint
         ) from exc
-    if builds.folder and os.path.realpath(found) == os.path.realpath(path):
-        with suppress(OSError):  # without the cache it is queried again
-            write_atomic(memory, json.dumps([path, [major, minor], stamp(path)]).encode())
     return path, (major, minor)
 
 

@@ -7,15 +7,13 @@ Nothing of a call that may write to the workspace outlives it: such a call is al
 workspace is checked after its last process is gone.
 
 A worker belongs to one program with the same permissions and limits: when any of these changes (a
-file, a secret), it is ended. Workers are ended after `MAX_IDLE_S` without a call, and their number
-is limited to `MAX_IDLE_PER_SLOT` per slot.
+file, a secret), it is ended. Workers are ended after `MAX_IDLE_S` without a call.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import threading
 import time
@@ -23,9 +21,8 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
-from satchel._fs import is_inside
-from satchel.i18n import Message, say
-from satchel.runners.base import RunResult
+from satchel.i18n import Message
+from satchel.runners.base import RunResult, is_cancelled
 from satchel.runners.launcher import CannotStart, launcher
 from satchel.runners.protocol import exchange, to_result
 from satchel.runners.reply import request_line
@@ -35,12 +32,11 @@ from satchel.runners.workspace_guard import restore_protected, snapshot_protecte
 if TYPE_CHECKING:
     from satchel.runners.base import (
         Cancel,
-        Process,
         ProgramLimits,
-        ProgramPermissions,
         RunRequest,
         Tier,
     )
+    from satchel.runners.launcher import LaunchedProcess as Process
     from satchel.runners.protocol import ExchangeResult
     from satchel.settings import Settings
     from satchel.trace import Trace
@@ -53,18 +49,18 @@ if TYPE_CHECKING:
 Refusal = Literal["timeout", "cancelled", "closed"]
 
 
+_CANCEL_CHECK_S = 0.05
+
+
 class Ticket:
     """The place of one call in the queue."""
-
-    waited = 0.0
-    """Seconds."""
 
     def __init__(self, skill: str, most: int) -> None:
         self.skill = skill
         self.most = most
         self.running = False
-        self.wake = -1
-        """While it waits: written to when its turn comes or the queue is closed."""
+        self.waited = 0.0
+        """Seconds."""
 
 
 class CallQueue:
@@ -75,7 +71,7 @@ class CallQueue:
         self.slots = max(1, slots)
         self._share = max(1, self.slots // 2)
         """Concurrent calls that one skill may have."""
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._running: Counter[str] = Counter()
         self._waiting: list[Ticket] = []
         self._closed = False
@@ -86,197 +82,67 @@ class CallQueue:
         """Wait for a turn; each ticket must be returned with `leave`."""
         ticket = Ticket(skill, min(most or self._share, self._share))
         came = time.monotonic()
-        woken = -1
-        try:
-            with self._lock:
-                if self._closed:
-                    return "closed"
-                self._waiting.append(ticket)
-                self._dispatch()
+        with self._changed:
+            self._waiting.append(ticket)
+            self._dispatch()
+            try:
+                while not ticket.running and not self._closed:
+                    left = came + wait - time.monotonic()
+                    if left <= 0:
+                        return "timeout"
+                    if cancel is not None and is_cancelled(cancel):
+                        return "cancelled"
+                    self._changed.wait(left if cancel is None else min(left, _CANCEL_CHECK_S))
+            except BaseException:  # an interrupt must not keep the place
                 if ticket.running:
-                    return ticket
-                woken, ticket.wake = os.pipe()
-            cancelled = _await(woken, wait, cancel)
-        except BaseException:  # an interrupt must not keep the place
-            self._abandon(ticket)
-            raise
-        finally:
-            if woken >= 0:
-                with self._lock:
-                    os.close(ticket.wake)
-                    ticket.wake = -1
-                os.close(woken)
+                    self._release(ticket)
+                raise
+            finally:
+                if not ticket.running:
+                    self._waiting.remove(ticket)
         ticket.waited = time.monotonic() - came
-        with self._lock:
-            if ticket.running:
-                return ticket  # the turn may have come at the last moment
-            if self._closed:
-                return "closed"
-            self._waiting.remove(ticket)
-        return "cancelled" if cancelled else "timeout"
+        return ticket if ticket.running else "closed"
 
     def leave(self, ticket: Ticket) -> None:
         """Return a turn."""
-        with self._lock:
-            self._running[ticket.skill] -= 1
-            if not self._running[ticket.skill]:
-                del self._running[ticket.skill]
-            self._dispatch()
+        with self._changed:
+            self._release(ticket)
 
     def close(self) -> None:
         """Refuse every waiting call, and every later one."""
-        with self._lock:
+        with self._changed:
             self._closed = True
-            for ticket in self._waiting:
-                _wake(ticket)
-            self._waiting.clear()
+            self._changed.notify_all()
 
     def counts(self) -> tuple[int, int]:
         """The number of running and of waiting calls."""
-        with self._lock:
+        with self._changed:
             return self._running.total(), len(self._waiting)
 
-    def _abandon(self, ticket: Ticket) -> None:
-        with self._lock:
-            if not ticket.running:
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
-                return
-        self.leave(ticket)
+    def _release(self, ticket: Ticket) -> None:
+        self._running[ticket.skill] -= 1
+        if not self._running[ticket.skill]:
+            del self._running[ticket.skill]
+        self._dispatch()
 
     def _dispatch(self) -> None:
         """Assign free slots; the lock is held."""
         for ticket in list(self._waiting):
-            if self._running.total() >= self.slots:
-                return
+            if self._closed or self._running.total() >= self.slots:
+                break
             if self._running[ticket.skill] < ticket.most:
                 self._waiting.remove(ticket)
                 self._running[ticket.skill] += 1
                 ticket.running = True
-                _wake(ticket)
-
-
-def _wake(ticket: Ticket) -> None:
-    if ticket.wake >= 0:
-        os.write(ticket.wake, b"!")
-
-
-def _await(woken: int, wait: float, cancel: Cancel | None) -> bool:
-    poll = select.poll()
-    poll.register(woken, select.POLLIN)
-    if cancel is not None:
-        poll.register(cancel.fileno(), select.POLLIN)
-    ready = {descriptor for descriptor, _ in poll.poll(max(0.0, wait) * 1000)}
-    return bool(ready) and woken not in ready
-
-
-# --- denials ------------------------------------------------------------------------------
-# The kernel refuses silently: a program gets an error number and reports it in its own words. So
-# this searches `error` and stderr, and names the refusals that leave a plain mark there: those that
-# were seen, not all. Each denial is one line, `kind: what was seen; what would allow it`.
-
-_MAX_DENIALS = 5
-_MAX_SEARCHED_CHARS = 64 * 1024
-"""Of each end of the text."""
-_SIGSYS = -31
-
-_NETWORK = re.compile(
-    r"address family not supported|EAFNOSUPPORT|network is unreachable|ENETUNREACH"
-    r"|temporary failure in name resolution|EAI_AGAIN|name or service not known"
-    r"|failed to resolve|no such host",
-    re.IGNORECASE,
-)
-_FILE = re.compile(
-    r"(?P<why>permission denied|read-only file system|EACCES|EROFS)[^\n/'\"]{0,40}"
-    r"['\"]?(?P<path>/[^\n'\"]{1,300})",
-    re.IGNORECASE,
-)
-"""Python and Node: the reason, then the path."""
-_FILE_FIRST = re.compile(
-    r"(?P<path>/[^\n'\":]{1,300})['\"]?: (?P<why>permission denied|read-only file system)",
-    re.IGNORECASE,
-)
-"""Go and the shell: the path, then the reason."""
-_FULL = re.compile(r"no space left on device|ENOSPC|file too large|EFBIG", re.IGNORECASE)
-_OPERATION = re.compile(
-    r"operation not permitted|\bEPERM\b|read-only file system|EROFS|permission denied|EACCES",
-    re.IGNORECASE,
-)
-
-
-def seen_denials(
-    text: str,
-    tier: Tier,
-    permissions: ProgramPermissions,
-    folder: str = "",
-    exit_code: int | None = None,
-) -> tuple[str, ...]:
-    """Find what the sandbox denied."""
-    if tier == "none":
-        return ()
-    if len(text) > 2 * _MAX_SEARCHED_CHARS:
-        text = text[:_MAX_SEARCHED_CHARS] + "\n" + text[-_MAX_SEARCHED_CHARS:]
-    found: dict[str, None] = {}
-    if exit_code == _SIGSYS:
-        found[_refused("SIGSYS")] = None
-    if not permissions.network and (match := _NETWORK.search(text)):
-        seen = match.group()
-        found[say("network: `{seen}`; it is not declared in skill.yaml (`network: true`)",
-                  seen=seen)] = None  # fmt: skip
-    for pattern in (_FILE, _FILE_FIRST):
-        for match in pattern.finditer(text):
-            path = match["path"].rstrip(" .,)")
-            found[_file_denial(path, match["why"], permissions, folder)] = None
-            if len(found) >= _MAX_DENIALS:
-                break
-    if match := _FULL.search(text):
-        found[say("size: `{seen}`; the scratch folder and each file have a limit",
-                  seen=match.group())] = None  # fmt: skip
-    if not found and (match := _OPERATION.search(text)):
-        found[_refused(match.group())] = None
-    return tuple(found)[:_MAX_DENIALS]
-
-
-def _refused(seen: str) -> str:
-    return say("operation: `{seen}`; the sandbox refused it", seen=seen)
-
-
-def with_denials(request: RunRequest, result: RunResult) -> RunResult:
-    """Add the denials that were found to a result."""
-    text = f"{result.error}\n{result.stderr}"
-    found = seen_denials(
-        text, result.tier, request.permissions, request.program.folder, result.exit_code
-    )
-    return result._replace(denied=found) if found else result
-
-
-def _file_denial(path: str, why: str, permissions: ProgramPermissions, folder: str) -> str:
-    # The path comes from the program: it is named, never accessed.
-    place = os.path.normpath(path)
-    if folder and is_inside(place, folder):
-        return say("files: `{path}`: {why}; the skill's own folder is read-only",
-                   path=path, why=why)  # fmt: skip
-    workspace = permissions.workspace
-    if workspace and is_inside(place, os.path.realpath(workspace)):
-        if permissions.writable:
-            return say("files: `{path}`: {why}; git, skills and settings in the workspace are "
-                       "read-only", path=path, why=why)  # fmt: skip
-        return say("files: `{path}`: {why}; skill.yaml declares reading only (`files: write`)",
-                   path=path, why=why)  # fmt: skip
-    return say("files: `{path}`: {why}; it is outside of what the skill may see",
-               path=path, why=why)  # fmt: skip
+        self._changed.notify_all()
 
 
 # --- workers ------------------------------------------------------------------------------
-# A worker belongs to one call at a time. It is not reused after any fault, after
-# `MAX_CALLS_PER_WORKER` calls or `MAX_WORKER_AGE_S`, or when it holds more than `MAX_MEMORY_RATIO`
-# of the memory it may have.
+# A worker belongs to one call at a time. It is not reused after any fault, or after
+# `MAX_CALLS_PER_WORKER` calls or `MAX_WORKER_AGE_S`.
 
 MAX_CALLS_PER_WORKER = 1_000
 MAX_WORKER_AGE_S = 600.0
-MAX_MEMORY_RATIO = 0.8
-MEMORY_CHECK_CALLS = 64
-"""Calls between two memory checks of a worker."""
 
 
 class WorkerGone(Exception):
@@ -317,12 +183,9 @@ class WarmWorker:
             waited_ms=waited, ran_ms=(now - began) * 1000
         )
 
-    def is_spent(self, limits: ProgramLimits) -> bool:
+    def is_spent(self) -> bool:
         """Whether it should be replaced after a successful call."""
-        if self.calls >= MAX_CALLS_PER_WORKER or self.idle_since - self.born >= MAX_WORKER_AGE_S:
-            return True
-        is_due = limits.memory and not self.calls % MEMORY_CHECK_CALLS
-        return bool(is_due) and self._is_full(limits.memory)
+        return self.calls >= MAX_CALLS_PER_WORKER or self.idle_since - self.born >= MAX_WORKER_AGE_S
 
     def is_well(self) -> bool:
         """Whether it is alive and has written nothing."""
@@ -340,15 +203,8 @@ class WarmWorker:
                     "it wrote more after a reply" if wrote else "it ended while it was idle"
                 )
 
-    def _is_full(self, memory: int) -> bool:
-        from satchel.runners import _process_tree
-
-        pids = [self.process.pid, *_process_tree.descendants(self.process.pid)]
-        return _process_tree.memory_of(pids, memory) > memory * MAX_MEMORY_RATIO
-
 
 MAX_IDLE_S = 60.0
-MAX_IDLE_PER_SLOT = 4
 _SWEEP_INTERVAL_S = 5.0
 _HOSTS = {"timeout": 0.0, "reply": 0, "output": 0, "stderr": 0}
 _REFUSED = {
@@ -466,10 +322,7 @@ class Pool:
                 restored = restore_protected(before) if before is not None else ()
             finally:
                 self._queue.leave(ticket)
-        if result.fault is None and not (result.error or result.stderr or restored):
-            return result
-        result = with_denials(request, result)
-        return result._replace(denied=(*result.denied, *restored)) if restored else result
+        return result._replace(denied=restored) if restored else result
 
     def close(self) -> None:
         """Kill every process. Running calls end with a fault, waiting calls are refused."""
@@ -515,7 +368,7 @@ class Pool:
             spent = True
             try:
                 result = worker.ask(line, request.limits, request.cancel, waited)
-                spent = result.fault is not None or worker.is_spent(request.limits)
+                spent = result.fault is not None or worker.is_spent()
                 return result
             except WorkerGone as exc:
                 # Nothing was sent, so another worker can serve the call.
@@ -600,16 +453,8 @@ class Pool:
                     if not self._has_sweeper:
                         self._has_sweeper = True
                         _start_sweeper(weakref.ref(self))
-                    if self._idle <= MAX_IDLE_PER_SLOT * self.slots:
-                        return
-                    kept = self._oldest()
+                    return
         self._end(kept)
-
-    def _oldest(self) -> WarmWorker:
-        sets = (workers for workers in self._workers.values() if workers.idle)
-        workers = min(sets, key=lambda workers: workers.idle[0].idle_since)
-        self._idle -= 1
-        return workers.idle.pop(0)
 
     def _end(self, kept: WarmWorker) -> None:
         self._live.discard(kept.process)

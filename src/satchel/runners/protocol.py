@@ -33,7 +33,8 @@ from satchel.runners.base import RunResult
 from satchel.runners.reply import first_line_fault, is_complete, quote, read_reply
 
 if TYPE_CHECKING:
-    from satchel.runners.base import Cancel, Exit, Fault, Process, ProgramLimits, Tier
+    from satchel.runners.base import Cancel, Exit, Fault, ProgramLimits, Tier
+    from satchel.runners.launcher import LaunchedProcess as Process
 
 EXIT_GRACE_S = 0.1
 """For a program to end after its reply."""

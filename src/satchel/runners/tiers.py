@@ -4,9 +4,8 @@
     landlock   Landlock and seccomp: what is not granted cannot be opened
     none       an ordinary process, only where the user's settings permit it
 
-`check(tier)` makes every attempt in one process start: a version number proves nothing. `bare()` is
-the control: the same attempts without a sandbox, which must succeed. `probe(tier)` caches the
-result for this process. `ProbeStage` sets up the targets.
+`check(tier)` makes every attempt in one process start: a version number proves nothing.
+`probe(tier)` caches the result for this process. `ProbeStage` sets up the targets.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -29,7 +27,7 @@ from satchel.runners.sandbox import find_bwrap, find_interpreter, sandboxed_laun
 from satchel.runners.seccomp import ARCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from satchel.runners.base import Launch, Tier
     from satchel.settings import Settings
@@ -128,14 +126,6 @@ def check(tier: Tier) -> TierState:
     return _evaluate(tier, output, trouble)
 
 
-def bare() -> TierState:
-    """Run the control: the same attempts by an ordinary child."""
-    with ProbeStage() as stage:
-        program = python_program(stage.targets["skill"], stage.targets)
-        output, trouble = run_bare(program.argv, stage)
-    return _evaluate("none", output, trouble)
-
-
 def python_program(folder: str, targets: Mapping[str, str]) -> Program:
     """The attempts as a skill's Python program."""
     python = find_interpreter()
@@ -165,24 +155,6 @@ def run(launch: Launch) -> tuple[str, str]:
     elif output:
         error = ""
     return output, error
-
-
-def run_bare(argv: Sequence[str], stage: ProbeStage) -> tuple[str, str]:
-    """Start a program as most hosts do: with their environment and open descriptors."""
-    scratch = os.path.join(stage.root, "scratch")
-    os.makedirs(scratch, exist_ok=True)
-    done = subprocess.run(  # noqa: S603 - our own program
-        list(argv),
-        cwd=scratch,
-        env={**os.environ, "SATCHEL_SCRATCH": scratch},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        pass_fds=(stage.secret_fd,),
-        timeout=_PROBE_TIMEOUT_S,
-        check=False,
-    )
-    return done.stdout, done.stderr if done.returncode else ""
 
 
 def parse_rows(output: str) -> dict[str, str]:

@@ -15,29 +15,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 Severity = Literal["block", "review", "note"]
 SEVERITIES: tuple[Severity, ...] = ("block", "review", "note")
-
-
-class Pattern:
-    r"""A regular expression without its leading `\b`, which makes the search faster.
-
-    It is compiled at first use: most files need a few rules only.
-    """
-
-    __slots__ = ("search", "text", "word")
-
-    def __init__(self, text: str, *, word: bool) -> None:
-        """Store the expression; with `word` a match must start at the start of a word."""
-        self.text = text
-        self.word = word
-        self.search: Callable[..., re.Match[str] | None] = self._first
-
-    def _first(self, text: str, *bounds: int) -> re.Match[str] | None:
-        self.search = re.compile(self.text, re.MULTILINE).search
-        return self.search(text, *bounds)
 
 
 OWASP = {
@@ -82,15 +63,17 @@ class ScanRule(NamedTuple):
     """Kinds of regions that a text rule applies to."""
     needs: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    any: tuple[Pattern, ...] = ()
-    all: tuple[Pattern, ...] = ()
+    any: tuple[str, ...] = ()
+    """Regular expressions, for `compiled_pattern`."""
+    all: tuple[str, ...] = ()
     near: int = 0
     """Maximum distance of `all` from the match, in characters; 0: anywhere in the region."""
-    unless: tuple[Pattern, ...] = ()
+    unless: tuple[str, ...] = ()
     talk: bool = True
     """Whether a match in a text that discusses attacks is downgraded."""
 
 
+@cache
 def _read() -> dict[str, ScanRule]:
     import tomllib
 
@@ -130,30 +113,20 @@ def _rule(row: Mapping[str, Any], engine: str, table: Mapping[str, Any]) -> Scan
     )
 
 
-def _patterns(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[Pattern, ...]:
-    """Regular expressions; `<name>` is replaced by a fragment of the same file.
-
-    Patterns and texts are in lower case: without `IGNORECASE` the engine searches for a literal
-    prefix, which is several times faster.
-    """
-    made: list[Pattern] = []
+def _patterns(patterns: Sequence[str], fragments: Mapping[str, str]) -> tuple[str, ...]:
+    """Regular expressions in lower case; `<name>` is replaced by a fragment of the same file."""
+    made: list[str] = []
     for text in patterns:
         for name, part in fragments.items():
             text = text.replace(f"<{name}>", part)  # noqa: PLW2901 - built up piece by piece
-        text = _ESCAPE.sub(_lowered, text)  # noqa: PLW2901 - the same
-        word = text.startswith(r"\b") and not _has_branches(text)
-        made.append(Pattern(text[2:] if word else text, word=word))
+        made.append(_ESCAPE.sub(_lowered, text))
     return tuple(made)
 
 
-def _has_branches(text: str) -> bool:
-    """Whether there is a `|` outside of all brackets."""
-    depth = 0
-    for part in _BRACKETS.findall(text):
-        depth += (part == "(") - (part == ")")
-        if part == "|" and depth == 0:
-            return True
-    return False
+@cache
+def compiled_pattern(text: str) -> re.Pattern[str]:
+    """Compile a pattern, for texts in lower case, at its first use: most files need a few rules."""
+    return re.compile(text, re.MULTILINE)
 
 
 def _lowered(found: re.Match[str]) -> str:
@@ -161,35 +134,20 @@ def _lowered(found: re.Match[str]) -> str:
     return found.group() if found.group().startswith("\\") else found.group().lower()
 
 
-_BRACKETS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
 _ESCAPE = re.compile(r"\\.|[A-Z]")
 
 
 class _Rules(Mapping[str, ScanRule]):
-    """The built-in rules and those of the user's YARA files."""
-
-    def __init__(self) -> None:
-        self._rules: dict[str, ScanRule] = {}
-        self._shipped = False
-
-    def _all(self) -> dict[str, ScanRule]:
-        if not self._shipped:
-            self._rules |= _read()
-            self._shipped = True
-        return self._rules
-
-    def add(self, rule: ScanRule) -> None:
-        """Add a rule of the user's YARA files."""
-        self._all().setdefault(rule.id, rule)
+    """The rules, read at first use."""
 
     def __getitem__(self, key: str) -> ScanRule:
-        return self._all()[key]
+        return _read()[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(_read())
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(_read())
 
 
 RULES = _Rules()
@@ -200,14 +158,3 @@ RULES = _Rules()
 def text_rules() -> tuple[ScanRule, ...]:
     """The rules with text patterns."""
     return tuple(rule for rule in RULES.values() if rule.any)
-
-
-@cache
-def words_of_rules() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The words of text rules in three parts: ASCII without a space, with a space, not ASCII."""
-    words = sorted({word for rule in text_rules() for word in (*rule.needs, *rule.also)})
-    return (
-        tuple(word for word in words if word.isascii() and " " not in word),
-        tuple(word for word in words if word.isascii() and " " in word),
-        tuple(word for word in words if not word.isascii()),
-    )

@@ -10,22 +10,15 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from satchel.errors import SatchelError
 from satchel.i18n import Message
 from satchel.security import instruction_rules, python_analysis, shell_rules
-from satchel.security.allowlist import apply_allowances
 from satchel.security.instruction_rules import downgrade, is_lesson, is_secret
+from satchel.security.payload_rules import find_payloads, inspect_binary
 from satchel.security.regions import PROGRAMS, is_program, kind_of, regions_of
-from satchel.security.report import (
-    Finding,
-    Inventory,
-    OutOfTime,
-    ScanReport,
-    TimeBudget,
-    verdict_for,
-)
+from satchel.security.report import Inventory, OutOfTime, ScanReport, TimeBudget, verdict_for
 from satchel.security.rules import RULES, SEVERITIES
 from satchel.security.text_rules import (
     TooDense,
@@ -37,199 +30,11 @@ from satchel.security.text_rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import date
+    from collections.abc import Iterator
 
-    from satchel.security.allowlist import Allowance
     from satchel.security.regions import Region
-    from satchel.security.yara import Yara
+    from satchel.security.report import Finding
     from satchel.skill.file_tree import Tree, TreeFile
-
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x7fELF", "program"),
-    (b"MZ", "program"),
-    (b"\xfe\xed\xfa\xce", "program"),
-    (b"\xfe\xed\xfa\xcf", "program"),
-    (b"\xce\xfa\xed\xfe", "program"),
-    (b"\xcf\xfa\xed\xfe", "program"),
-    (b"\xca\xfe\xba\xbe", "program"),
-    (b"\0asm", "program"),
-    (b"dex\n", "program"),
-    (b"PK\x03\x04", "zip"),
-    (b"PK\x05\x06", "zip"),
-    (b"Rar!\x1a\x07", "archive"),
-    (b"7z\xbc\xaf\x27\x1c", "archive"),
-    (b"\x1f\x8b", "archive"),
-    (b"BZh", "archive"),
-    (b"\xfd7zXZ\0", "archive"),
-    (b"\x28\xb5\x2f\xfd", "archive"),
-    (b"MSCF", "archive"),
-    (b"!<arch>\n", "archive"),
-    (b"\x89PNG", "media"),
-    (b"\xff\xd8\xff", "media"),
-    (b"GIF8", "media"),
-    (b"RIFF", "media"),
-    (b"OggS", "media"),
-    (b"ID3", "media"),
-    (b"\0\0\x01\0", "media"),
-    (b"wOFF", "media"),
-    (b"wOF2", "media"),
-    (b"OTTO", "media"),
-    (b"\0\x01\0\0", "media"),
-    (b"BM", "media"),
-    (b"II*\0", "media"),
-    (b"MM\0*", "media"),
-    (b"fLaC", "media"),
-    (b"%PDF", "document"),
-    (b"\xd0\xcf\x11\xe0", "document"),
-    (b"SQLite format 3\0", "data"),
-)
-_OFFICE = frozenset((
-    ".docx", ".xlsx", ".pptx", ".dotx", ".xltx", ".potx", ".odt", ".ods", ".odp", ".epub", ".docm",
-    ".xlsm", ".pptm", ".ott", ".vsdx", ".pages", ".key", ".numbers",
-))  # fmt: skip
-_MEDIA = frozenset((
-    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".bmp", ".tiff", ".tif", ".mp3", ".wav",
-    ".ogg", ".mp4", ".mov", ".webm", ".avi", ".flac", ".ttf", ".otf", ".woff", ".woff2", ".eot",
-    ".heic",
-    ".avif", ".m4a", ".icns", ".mkv", ".psd", ".svgz", ".ttc", ".glb", ".aac", ".opus",
-))  # fmt: skip
-_TEXT_FILES = frozenset((
-    ".md", ".txt", ".json", ".yaml", ".yml", ".toml", ".csv", ".html", ".xml", ".svg", ".css",
-    ".log", ".rst", ".ini", ".cfg",
-))  # fmt: skip
-_BYTECODE = frozenset((".pyc", ".pyo"))
-_ENTRY = b"PK\x01\x02"
-
-
-class Binary(NamedTuple):
-    """The findings about a file that is not text."""
-
-    findings: tuple[Finding, ...] = ()
-    unscanned: str = ""
-    """The reason why its content was not scanned; empty when it was, or need not be."""
-
-
-def inspect_binary(path: str, data: bytes) -> Binary | None:
-    """Findings by the signature of a file; None when it may be text."""
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix in _BYTECODE:
-        return Binary((Finding("bytecode", path),), Message("it is not text"))
-    kind = _kind(data)
-    if kind == "":
-        if suffix == ".tar" or data[257:262] == b"ustar":
-            kind = "archive"
-        elif b"\0" not in data[:8192] or data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-            return None
-    if kind == "program" and not _is_real_program(data):
-        kind = ""
-        if b"\0" not in data[:8192]:
-            return None
-    found = tuple(_binary_findings(path, suffix, kind, data))
-    return Binary(found, _unscanned_reason(suffix, kind))
-
-
-def _kind(data: bytes) -> str:
-    for magic, kind in _MAGIC:
-        if data.startswith(magic):
-            return kind
-    return "media" if data[4:8] == b"ftyp" else ""
-
-
-def _is_real_program(data: bytes) -> bool:
-    """`MZ` begins words too: a real program has a second signature."""
-    if data[:2] != b"MZ":
-        return True
-    offset = int.from_bytes(data[60:64], "little")
-    return data[offset : offset + 2] in {b"PE", b"NE", b"LE"} or b"\0" in data[:64]
-
-
-def _binary_findings(path: str, suffix: str, kind: str, data: bytes) -> Iterator[Finding]:
-    if kind == "program":
-        disguised = suffix in _MEDIA | _TEXT_FILES | _OFFICE | {".pdf"}
-        yield Finding("disguised-program" if disguised else "compiled-program", path)
-    elif kind == "zip":
-        yield from _zip(path, suffix, data)
-    elif kind == "archive":
-        if _locked(data):
-            yield Finding("encrypted-archive", path)
-        yield Finding(
-            "nested-archive" if suffix not in _MEDIA | _TEXT_FILES else "disguised-file", path
-        )
-    elif kind == "media":
-        if suffix in _TEXT_FILES:
-            yield Finding("disguised-file", path)
-        elif _appended_kind(data):
-            yield Finding("appended-data", path, 0, _appended_kind(data))
-    elif kind == "document":
-        yield Finding("document-not-read", path)
-        if data[:4] == b"\xd0\xcf\x11\xe0" and b"_VBA_PROJECT" in data:
-            yield Finding("macros", path)
-    elif kind == "" and suffix in _TEXT_FILES | _MEDIA and suffix != ".log":
-        yield Finding("disguised-file", path)
-
-
-def _zip(path: str, suffix: str, data: bytes) -> Iterator[Finding]:
-    if _zip_locked(data):
-        yield Finding("encrypted-archive", path)
-    if suffix in _OFFICE:
-        yield Finding("document-not-read", path)
-        if b"vbaProject.bin" in data:
-            yield Finding("macros", path, 0, "vbaProject.bin")
-    elif suffix in _MEDIA | _TEXT_FILES:
-        yield Finding("disguised-file", path, 0, "zip")
-    else:
-        yield Finding("nested-archive", path)
-
-
-def _unscanned_reason(suffix: str, kind: str) -> str:
-    if kind == "archive" or (kind == "zip" and suffix not in _OFFICE):
-        return Message("it is an archive")
-    if kind == "program" or (kind == "" and suffix not in _MEDIA):
-        return Message("it is not text")
-    return ""
-
-
-def _zip_locked(data: bytes) -> bool:
-    at = data.find(_ENTRY)
-    while at >= 0:
-        if data[at + 8 : at + 9] and data[at + 8] & 1:
-            return True
-        at = data.find(_ENTRY, at + 46)
-    return data[:4] == b"PK\x03\x04" and bool(data[6:7] and data[6] & 1)
-
-
-def _locked(data: bytes) -> bool:
-    """Whether a 7z or rar archive is marked as encrypted."""
-    if data.startswith(b"7z\xbc\xaf\x27\x1c"):
-        return b"\x06\xf1\x07\x01" in data[-4096:]
-    if data.startswith(b"Rar!\x1a\x07\x00"):
-        return (len(data) > 24 and bool(int.from_bytes(data[10:12], "little") & 0x80)) or (
-            len(data) > 25 and bool(int.from_bytes(data[23:25], "little") & 0x04)
-        )
-    return False
-
-
-def _appended_kind(data: bytes) -> str:
-    """The kind of data that follows the end of a PNG or JPEG."""
-    if data.startswith(b"\x89PNG"):
-        end = data.rfind(b"IEND")
-        rest = data[end + 8 :] if end > 0 else b""
-    elif data.startswith(b"\xff\xd8"):
-        end = data.rfind(b"\xff\xd9")
-        rest = data[end + 2 :] if end > 0 else b""
-    else:
-        return ""
-    for magic, name in (
-        (b"PK\x03\x04", "zip"),
-        (b"\x7fELF", "ELF"),
-        (b"Rar!", "rar"),
-        (b"#!/", "script"),
-    ):
-        if magic in rest[:4096]:
-            return name
-    return ""
-
 
 _HOST = re.compile(r"://(?:[^\s/@'\"<>]{1,80}@)?([A-Za-z0-9][A-Za-z0-9.-]{2,250})")
 _VARIABLES = (
@@ -280,7 +85,7 @@ _MAX_FINDINGS_PER_RULE = 5
 _MAX_NAMED_PROGRAMS = 300
 """Programs of one skill that are searched for in its pages."""
 _SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".ps1", ".bat", ".rb")
-ENGINES = ("text", "python", "unicode", "secrets", "files")
+ENGINES = ("text", "python", "unicode", "secrets", "files", "payloads")
 
 
 class _SkillScan:
@@ -297,30 +102,8 @@ class _SkillScan:
         self.calls: dict[str, tuple[str, ...]] = {}
 
 
-def scan_tree(
-    tree: Tree,
-    *,
-    name: str = "",
-    allow: Sequence[Allowance] = (),
-    today: date | None = None,
-    rules: Sequence[str] = (),
-    use_yara: bool = True,
-) -> ScanReport:
-    """Scan every file of a skill.
-
-    Args:
-        tree: The skill's files.
-        name: The skill's name, for the allowlist.
-        allow: The allowlist.
-        today: The date for expired allowances; the current one when None.
-        rules: Further YARA files.
-        use_yara: Whether to use YARA where it is installed.
-
-    Raises:
-        MissingExtra: `rules` are given, and YARA is not installed.
-        InvalidInput: one of `rules` is not a YARA file.
-    """
-    yara = _yara(rules) if use_yara or rules else None
+def scan_tree(tree: Tree) -> ScanReport:
+    """Scan every file of a skill."""
     skill = _SkillScan()
     skill.names = {os.path.basename(file.path): file.path for file in _programs(tree)}
     for file in tree.files:
@@ -328,7 +111,7 @@ def scan_tree(
             continue  # its target is a file of the same skill
         try:
             skill.budget.check()
-            _scan_file(skill, tree, file, yara)
+            _scan_file(skill, tree, file)
         except OutOfTime:
             skill.unscanned.append((file.path, Message("the scan took too long")))
         except (OSError, SatchelError) as exc:
@@ -337,18 +120,13 @@ def scan_tree(
                 (file.path, Message("it cannot be read: {reason}", reason=reason))
             )
     skill.findings += _linked_orders(skill)
-    found = _sorted(skill.findings)
-    left, accepted, old = apply_allowances(
-        found, allow, skill=name, today=today or _today(), digest=lambda path: _digest(tree, path)
-    )
+    findings = tuple(_sorted(skill.findings))
     return ScanReport(
-        verdict=verdict_for(left, skill.unscanned),
-        findings=tuple(left),
-        allowed=tuple(accepted),
+        verdict=verdict_for(findings, skill.unscanned),
+        findings=findings,
         unscanned=tuple(skill.unscanned),
         inventory=skill.inventory.result(),
-        engines=(*ENGINES, *(("yara",) if yara else ())),
-        expired=tuple(old),
+        engines=ENGINES,
     )
 
 
@@ -373,7 +151,7 @@ def _linked_orders(skill: _SkillScan) -> Iterator[Finding]:
         yield from instruction_rules.find_linked_orders(skill.pages, issues, skill.calls)
 
 
-def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile, yara: Yara | None) -> None:
+def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile) -> None:
     data = _read(tree, file.path)
     if len(data) > _MAX_FILE_BYTES:
         skill.unscanned.append(
@@ -383,7 +161,7 @@ def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile, yara: Yara | None)
             )
         )
         data = data[:_MAX_FILE_BYTES]
-    seen = [*yara.scan(file.path, data)] if yara is not None else []
+    seen = [*find_payloads(file.path, data)]
     binary = inspect_binary(file.path, data)
     if binary is not None:
         skill.findings += seen
@@ -520,24 +298,3 @@ def _decoded(data: bytes) -> tuple[str, bool]:
         text = data.decode("latin-1")
         return text.replace("\r\n", "\n"), False
     return text.replace("\r\n", "\n"), True
-
-
-def _digest(tree: Tree, path: str) -> str:
-    from hashlib import sha256
-
-    total = sha256()
-    for chunk in tree.chunks(path):
-        total.update(chunk)
-    return f"sha256:{total.hexdigest()}"
-
-
-def _today() -> date:
-    from datetime import datetime
-
-    return datetime.now().astimezone().date()
-
-
-def _yara(rules: Sequence[str]) -> Yara | None:
-    from satchel.security.yara import load_rules
-
-    return load_rules(tuple(rules))

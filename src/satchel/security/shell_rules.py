@@ -62,17 +62,13 @@ class ShellCommand(NamedTuple):
     background: bool = False
 
 
-class _Loop(NamedTuple):
-    weight: int
-    variable: str
-
-
 class _ShellReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.commands: list[ShellCommand] = []
         self.known: dict[str, str] = {}
-        self.loops: list[_Loop] = []
+        self.loops: list[int] = []
+        """Weights, as in `ShellCommand.loop`."""
         self.pipes = 0
         self.fed = [found[1] or found[2] or "" for found in _FED.finditer(text)]
 
@@ -158,7 +154,7 @@ class _ShellReader:
                 return
             words = words[1:]
         elif first == "done":
-            weight = self.loops.pop().weight if self.loops else 0
+            weight = self.loops.pop() if self.loops else 0
             if background:
                 self.commands.append(ShellCommand(("done",), line, weight, self.pipes, background))
             return
@@ -173,14 +169,14 @@ class _ShellReader:
             at += 1
         if at == len(words):
             return
-        weight = max((one.weight for one in self.loops), default=0)
+        weight = max(self.loops, default=0)
         self.commands.append(ShellCommand(tuple(words[at:]), line, weight, self.pipes, background))
 
     def _opens(self, words: list[str]) -> None:
         head = " ".join(words)
         if words[0] == "for" and len(words) > 3 and words[2] == "in":
             self.known[words[1]] = " ".join(words[3:])[:_MAX_VALUE_CHARS]
-            self.loops.append(_Loop(_rounds(head), words[1]))
+            self.loops.append(_rounds(head))
             return
         if words[0] in {"while", "until"} and "read" in words:
             before = [one for one in self.commands[-4:] if one.pipe == self.pipes]
@@ -188,11 +184,11 @@ class _ShellReader:
             if not source and self.fed:
                 source = self.fed.pop(0)
             self.known[words[-1]] = f"$({source})"[:_MAX_VALUE_CHARS] if source else ""
-            self.loops.append(_Loop(1, words[-1]))
+            self.loops.append(1)
             return
         endless = words[0] == "while" and words[1:2] in (["true"], [":"], ["1"], ["[", "1"])
         endless |= words[0] == "until" and words[1:2] == ["false"]
-        self.loops.append(_Loop(3 if endless else _rounds(head), ""))
+        self.loops.append(3 if endless else _rounds(head))
 
 
 def _rounds(head: str) -> int:
@@ -393,19 +389,6 @@ def record_issue(command: ShellCommand) -> str:
     return "destroys-records" if _RECORDS.search(" ".join(command.words)) else ""
 
 
-_PREFILTER_WORDS = (
-    "rm ", "rm\n", "-delete", "-exec", "shred", "of=", "truncate ", "unlink ", "openssl ", "gpg",
-    "age -", "crypt ", "scp ", "rsync ", "rclone ", " nc ", "\nnc ", "ncat ", "hping3", "ping -",
-    "ab -", "wrk -", "hey -", "siege -", "vegeta ", "git push", "reflog", "pkill ", "killall ",
-    "kill -", " stop", "disable ", "mask ", "yes ", "fallocate ", "gsutil ", "/dev/zero", "aws s3",
-    "aws iam", "useradd", "userdel", "usermod", "adduser", "deluser", "passwd", "dropdb",
-    "gh api", "gh ssh-key", "gh repo edit", "gcloud ", "redis-cli", "mongo", "psql ", "mysql ",
-    "sqlite3 ", "terraform destroy", "kubectl delete", "az group", "|:", "$0", "${0", " -T", " -F",
-    " -d @", " -d@", "--data", "--form", "--upload-file", "--post-file", "while true",
-    "while :", "while 1", "while [", "until false",
-    "((", "seq ", "{0..", "{1..", "&\n", "& }", "&}",
-)  # fmt: skip
-"""A text without any of them has no issue."""
 _WRAPS = frozenset((
     "sudo", "nohup", "env", "command", "exec", "xargs", "nice", "ionice", "setsid", "timeout",
     "doas", "parallel", "stdbuf", "then", "do",
@@ -421,19 +404,10 @@ _REMOVES = frozenset(("rm", "shred", "unlink", "srm"))
 _HOST = re.compile(r"https?://[^\s'\"]{3,200}")
 
 
-def prefilter(text: str) -> bool:
-    """Whether a text contains a word that an issue needs."""
-    text = f"\n{text}\n"
-    for word in _PREFILTER_WORDS:  # noqa: SIM110 - faster than `any`, and it runs for every part of a page
-        if word in text:
-            return True
-    return False
-
-
 def find_shell_issues(path: str, region: Region) -> list[Finding]:
     """The issues of a script, or of the commands on a page."""
     text = region.text
-    if region.kind not in _SHELLS or not prefilter(text):
+    if region.kind not in _SHELLS:
         return []
     found: list[Finding] = []
     bomb = _BOMB.search(text)

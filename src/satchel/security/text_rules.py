@@ -12,19 +12,20 @@ import re
 from base64 import b64decode
 from binascii import Error, unhexlify
 from bisect import bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from satchel._unicode import BIDI_CONTROLS, LATIN_LOOKALIKES, VARIATION_SELECTORS
 from satchel.security.instruction_rules import downgrade, is_example
 from satchel.security.regions import PROGRAMS, Region
 from satchel.security.report import Finding
-from satchel.security.rules import text_rules, words_of_rules
+from satchel.security.rules import compiled_pattern, text_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from satchel.security.report import TimeBudget
-    from satchel.security.rules import Pattern, ScanRule
+    from satchel.security.rules import ScanRule
 
 _TAGS = re.compile("[\U000e0020-\U000e007f]{2,}")
 _FLAG = "\U0001f3f4"
@@ -354,7 +355,8 @@ def find_patterns(
         OutOfTime: the time budget is exceeded.
         TooDense: the words of a rule are repeated too often.
     """
-    present = _present(lowered)
+    words = {word for rule in text_rules() for word in (*rule.needs, *rule.also)}
+    present = {word for word in words if word in lowered}
     rules = [
         (rule, present.intersection(rule.needs), present.intersection(rule.also))
         for rule in text_rules()
@@ -380,20 +382,6 @@ def find_patterns(
             for start, end in _pieces(low, needs & here):
                 budget.check()
                 yield from _rule_findings(path, region, text, rule, start, end)
-
-
-def _present(lowered: str) -> set[str]:
-    """The words of rules in a text."""
-    plain, spaced, foreign = words_of_rules()
-    # Each word once: pages repeat their words.
-    once = " ".join(set(lowered.split()))
-    if not once.isascii():
-        once = once.encode("ascii", "replace").decode("ascii")
-    found = {word for word in plain if word in once}
-    found.update(word for word in spaced if word in lowered)
-    if not lowered.isascii():
-        found.update(word for word in foreign if word in lowered)
-    return found
 
 
 def lower(text: str) -> str:
@@ -429,8 +417,8 @@ def _rule_findings(
 ) -> Iterator[Finding]:
     seen: set[int] = set()
     starts: list[int] | None = None
-    for pattern in rule.any:
-        for found in _matches(pattern, text, first, last):
+    for expression in rule.any:
+        for found in islice(compiled_pattern(expression).finditer(text, first, last), _MAX_MATCHES):
             if not _has_required(rule, text, found.start(), found.end()):
                 continue
             if starts is None:
@@ -441,27 +429,12 @@ def _rule_findings(
             seen.add(row)
             end = text.find("\n", found.end())
             line = text[starts[row] : end if end >= 0 else len(text)]
-            if any(other.search(line[:2000]) for other in rule.unless):
+            if any(compiled_pattern(other).search(line[:2000]) for other in rule.unless):
                 continue
             shown = _short(region.text[found.start() : found.end()])
             finding = Finding(rule.id, path, region.line + row, shown)
             soft = rule.severity == "block" and _is_discussed(rule, region, path, found.span())
             yield downgrade(finding) if soft else finding
-
-
-def _matches(pattern: Pattern, text: str, first: int, last: int) -> Iterator[re.Match[str]]:
-    count = 0
-    while count < _MAX_MATCHES:
-        found = pattern.search(text, first, last)
-        if found is None:
-            return
-        start = found.start()
-        if pattern.word and start and (text[start - 1].isalnum() or text[start - 1] == "_"):
-            first = start + 1  # inside a word; another match may overlap this one
-            continue
-        count += 1
-        yield found
-        first = max(found.end(), start + 1)
 
 
 def _is_discussed(rule: ScanRule, region: Region, path: str, span: tuple[int, int]) -> bool:
@@ -477,7 +450,7 @@ def _has_required(rule: ScanRule, text: str, start: int, end: int) -> bool:
     if not rule.all:
         return True
     window = text[max(0, start - rule.near) : end + rule.near] if rule.near else text
-    return all(other.search(window) for other in rule.all)
+    return all(compiled_pattern(other).search(window) for other in rule.all)
 
 
 def _code_only(kind: str, text: str) -> str:

@@ -159,14 +159,6 @@ class LoadedSkills:
         """Base directories, the latest first."""
         return [held.folder for held in self.all.values() if held.folder][::-1]
 
-    def restore(self, held: Mapping[str, LoadedRecord]) -> None:
-        """Return to an earlier value of `all`."""
-        with self._lock:
-            for name, one in self._held.items():
-                if name not in held:
-                    self._trace.record("forgotten", (name,), ref=one.ref, dropped=True)
-            self._held = dict(held)
-
     def grants(self) -> list[SkillToolRules]:
         """Current tool rules of the loaded skills."""
         return [

@@ -46,14 +46,6 @@ class FrozenPrompt(NamedTuple):
     """Definitions by provider and whether they contain the catalogue."""
 
 
-class PromptCheckpoint(NamedTuple):
-    """State to return to when a turn fails."""
-
-    frozen: FrozenPrompt | None
-    reported: Mapping[str, ListedSkill]
-    seen: Snapshot | None
-
-
 class SessionPrompt:
     """Prompt, tools and change notices of one session."""
 
@@ -124,19 +116,6 @@ class SessionPrompt:
                 return False
             self._trace.record("rebuilt", (), reason="the host asked for it")
             return True
-
-    def checkpoint(self) -> PromptCheckpoint:
-        """The current state, for `restore`."""
-        with self._lock:
-            return PromptCheckpoint(self._frozen, self._reported or {}, self._seen)
-
-    def restore(self, mark: PromptCheckpoint) -> None:
-        """Repeat the change notices since the checkpoint."""
-        with self._lock:
-            if mark.frozen is not None and mark.frozen.made is getattr(self._frozen, "made", None):
-                self._reported, self._seen = mark.reported, mark.seen
-            else:  # the prompt was rebuilt since: compare with the prompt itself
-                self.forget_news()
 
     def forget_news(self) -> None:
         """Note that change notices left the history: report all differences from the prompt."""

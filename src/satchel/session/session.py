@@ -38,7 +38,7 @@ from satchel.tools.schema import read_arguments
 from satchel.tools.skill_tool import LoadedSkill, SkillTool
 from satchel.tools.toolset import failed_call, make_toolset, revision_of
 
-__all__ = ["AvailableTools", "Checkpoint", "ForkedSession", "LoadedRecord", "Session"]
+__all__ = ["AvailableTools", "LoadedRecord", "Session"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from satchel.library import Library, Snapshot
     from satchel.runners.base import Cancel
     from satchel.session.permissions import PermissionDecision
-    from satchel.session.prompt import PromptCheckpoint
     from satchel.session.shortlist import Shortlist, Shortlister
     from satchel.settings import Settings
     from satchel.tools.base import ToolCall
@@ -72,26 +71,6 @@ class AvailableTools(NamedTuple):
     """Names of the skills that a model may load."""
     tools: dict[str, dict[str, Any]]
     """MCP definitions by name, without the tools about skills."""
-
-
-class ForkedSession(NamedTuple):
-    """A skill with `context: fork` and its session."""
-
-    name: str
-    session: Session
-    reply: Envelope
-    """The result of loading the skill there."""
-    agent: str = ""
-    """The sub-agent that the skill names."""
-    model: str = ""
-    """The model that the skill names."""
-
-
-class Checkpoint(NamedTuple):
-    """The state of a session before a turn."""
-
-    loaded: Mapping[str, LoadedRecord]
-    prompt: PromptCheckpoint
 
 
 class Session:
@@ -329,8 +308,8 @@ class Session:
     def resolve(self, name: str, arguments: Arguments = None) -> ResolvedCall:
         """Parse the arguments of a call and look up its tool and skill.
 
-        Pass the result to `permit`, `wants_fork`, `fork` and `call` in place of the arguments:
-        nothing is looked up twice then.
+        Pass the result to `permit` and `call` in place of the arguments: nothing is looked up twice
+        then.
 
         Raises:
             InvalidInput: the arguments are no object.
@@ -530,17 +509,6 @@ class Session:
         """Note that a change notice was removed from the history: it is given again."""
         self._prompt.forget_news()
 
-    # --- failed turns ---------------------------------------------------------------------
-
-    def checkpoint(self) -> Checkpoint:
-        """The state before a turn, for `restore` when the turn fails."""
-        return Checkpoint(self._loaded.all, self._prompt.checkpoint())
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Undo a failed turn: skills that it loaded, and change notices that it gave."""
-        self._loaded.restore(checkpoint.loaded)
-        self._prompt.restore(checkpoint.prompt)
-
     # --- stored sessions ------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
@@ -593,16 +561,6 @@ class Session:
             tools: Patterns of the tools it may call; all that can be called here when None.
             within: The skill that it works for; a cycle of skills is refused.
         """
-        return self._child(include, exclude, tools, within)
-
-    def _child(
-        self,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-        within: str = "",
-        loaded: LoadedSkills | None = None,
-    ) -> Session:
         return Session(
             self._library.filtered(Filter(as_patterns(include), as_patterns(exclude))),
             self._settings,
@@ -610,65 +568,8 @@ class Session:
             runner=self._runner,
             gate=self._gate.inner(tools, self._forbidden),
             stack=(*self._stack, within) if within else self._stack,
-            loaded=loaded,
         )
 
     def _forbidden(self) -> list[SkillToolRules]:
         """Rules that forbid tools here and so in every subsession."""
         return [*self._gate.inherited(), *self._loaded.forbidden()]
-
-    def wants_fork(self, arguments: Arguments, *, as_person: bool = False) -> bool:
-        """Whether a call of `Skill` names a skill with `context: fork`."""
-        try:
-            found = self.resolve(SkillTool.name, arguments)
-            return self._fork_fields(found, as_person=as_person) is not None
-        except SatchelError:
-            return False  # the call itself reports the error
-
-    awants_fork = threaded(wants_fork)
-
-    def fork(
-        self,
-        arguments: Arguments,
-        *,
-        agents: Mapping[str, Mapping[str, Any]] | None = None,
-        as_person: bool = False,
-    ) -> ForkedSession | None:
-        """Start a session for a skill with `context: fork`; None for any other call.
-
-        Asks for no approval: the host calls `permit` before.
-
-        Args:
-            arguments: Arguments of the call of `Skill`.
-            agents: Arguments of `child` for each named sub-agent, used when the skill's `agent`
-                is one of them.
-            as_person: The user calls, not the model.
-        """
-        try:
-            found = self.resolve(SkillTool.name, arguments)
-            fields = self._fork_fields(found, as_person=as_person)
-        except SatchelError:
-            return None
-        if fields is None:
-            return None
-        agent, model = (str(fields.get(key) or "").strip() for key in ("agent", "model"))
-        first = self._child()
-        reply = first._run(found, as_person=as_person)  # noqa: SLF001 - of the same class
-        name = next(iter(first.loaded), "")
-        limits: dict[str, Any] = dict((agents or {}).get(agent, {}))
-        child = first._child(**limits, within=name, loaded=first._loaded)  # noqa: SLF001 - same
-        return ForkedSession(name, child, reply, agent, "" if model == "inherit" else model)
-
-    def _fork_fields(self, found: ResolvedCall, *, as_person: bool) -> Mapping[str, Any] | None:
-        """The frontmatter of a loadable skill with `context: fork`; else None.
-
-        Raises:
-            SatchelError: it cannot be read.
-        """
-        skill, tool = found.skill, found.tool
-        if not isinstance(tool, SkillTool) or skill is None or skill.state != "active":
-            return None
-        if not (skill.for_model or as_person):
-            return None
-        fields = tool.read(found).fields
-        return fields if str(fields.get("context", "")).strip() == "fork" else None

@@ -1,14 +1,12 @@
 """Skills suggested next to one request.
 
-Those that the detector chose, and in one more place a close skill that was never loaded, so that
-unused skills get tried. An error never stops a turn: the block is empty then, and the trace has the
-reason.
+Those that the detector chose, and one more that came close. An error never stops a turn: the block
+is empty then, and the trace has the reason.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.catalogue.catalogue import ShortlistLine, write_shortlist
@@ -25,12 +23,12 @@ if TYPE_CHECKING:
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library, Snapshot
     from satchel.settings import Form, Settings
-    from satchel.trace import Event, Trace
+    from satchel.trace import Trace
 
 _TEXTS = ("text", "input_text")
 """Types of text blocks: providers have two names for them."""
-EXPLORATION_SCORE_RATIO = 0.8
-"""Share of the weakest chosen skill's score that a skill that was never loaded must reach."""
+CLOSE_SCORE_RATIO = 0.8
+"""Share of the weakest chosen skill's score that one more skill must reach."""
 MAX_MENTIONED_SKILLS = 8
 """Skills mentioned by name that are listed, whatever the setting `shortlist` is."""
 
@@ -44,8 +42,6 @@ class Shortlist(NamedTuple):
     """The detector's answer; None when it did not run or failed."""
     listed: tuple[str, ...] = ()
     """Names in the text, best first."""
-    explored: str = ""
-    """The one that is listed because it was never loaded."""
     reason: str = ""
     """Why the text is empty, or which skills did not fit."""
 
@@ -71,7 +67,6 @@ class Shortlister:
         self._settings = settings
         self._detector = detector
         self._trace = trace
-        self._usage = LoadHistory(trace)
 
     def make(
         self,
@@ -111,50 +106,39 @@ class Shortlister:
                 "", reason=join_messages(found.notes) or Message("there are no skills")
             )
         block: ShortlistBlock | None = None
-        explored = ""
         over: list[str] = []
 
         def finish(answer: Detection) -> dict[str, Any]:
-            nonlocal block, explored
+            nonlocal block
             chosen, cut = _chosen(answer.matches, now, self._settings.shortlist)
             over.extend(match.name for match in cut)
-            extra = self._pick_unused(answer, chosen, now)
-            explored = extra.name if extra is not None else ""
-            named = chosen if extra is None else [*chosen, extra]
-            block = write_shortlist(_lines(named, now), form)
-            if explored not in block.listed:
-                explored = ""
-            values: dict[str, Any] = {"listed": list(block.listed), "explored": explored}
+            close = _closest(answer, chosen, now)
+            block = write_shortlist(_lines([*chosen, *close], now), form)
+            values: dict[str, Any] = {"listed": list(block.listed)}
             return {**values, "no_room": [*block.left_out, *over]} if over else values
 
         trace = self._trace if record else None
         answer = select(self._detector(), goal_text, snapshot, self._settings, trace, finish)
         assert block is not None  # noqa: S101 - `select` has called `finish`
         reason = _reason(answer, block, (*block.left_out, *over))
-        return Shortlist(block.text, answer, block.listed, explored, reason)
+        return Shortlist(block.text, answer, block.listed, reason)
 
-    def _pick_unused(
-        self, answer: Detection, chosen: Sequence[Match], snapshot: Snapshot
-    ) -> Match | None:
-        """The best close runner-up that was never loaded; none when the request names a skill."""
-        if any(match.detector == EXPLICIT for match in chosen):
-            return None
-        rivals = [match for match in answer.runners_up if _may_load(match, snapshot)]
-        if chosen:
-            least = min(match.score for match in chosen)
-        elif rivals and answer.fit >= answer.threshold > 0:
-            # Confident enough, yet nothing was chosen: measure against the best of the others.
-            least = rivals[0].score
-        else:
-            return None
-        bar = least * EXPLORATION_SCORE_RATIO if least > 0 else least
-        known = {match.name for match in chosen}.union(copy for copy, _ in answer.collapsed)
-        close = (
-            match
-            for match in rivals
-            if match.score >= bar and match.name not in known and self._usage.never(match.name)
-        )
-        return next(close, None)
+
+def _closest(answer: Detection, chosen: Sequence[Match], snapshot: Snapshot) -> list[Match]:
+    """The best runner-up that came close, if any; none when the request names a skill."""
+    if any(match.detector == EXPLICIT for match in chosen):
+        return []
+    rivals = [match for match in answer.runners_up if _may_load(match, snapshot)]
+    if chosen:
+        least = min(match.score for match in chosen)
+    elif rivals and answer.fit >= answer.threshold > 0:
+        # Confident enough, yet nothing was chosen: measure against the best of the others.
+        least = rivals[0].score
+    else:
+        return []
+    bar = least * CLOSE_SCORE_RATIO if least > 0 else least
+    known = {match.name for match in chosen}.union(copy for copy, _ in answer.collapsed)
+    return [match for match in rivals if match.score >= bar and match.name not in known][:1]
 
 
 def append_shortlist(message: Any, make: Callable[[str], Shortlist]) -> Any:
@@ -232,38 +216,3 @@ def _reason(answer: Detection, block: ShortlistBlock, left_out: Sequence[str]) -
         fit=f"{answer.fit:.2f}",
         threshold=f"{answer.threshold:.2f}",
     )
-
-
-class LoadHistory:
-    """Names of all skills that were ever loaded: read once, then updated by trace events."""
-
-    def __init__(self, trace: Trace) -> None:
-        """Read nothing yet."""
-        self._trace = trace
-        self._loaded: set[str] | None = None
-        self._recent: set[str] = set()
-        self._reading = Lock()
-        self._subscribed = False
-
-    def never(self, name: str) -> bool:
-        """Whether no load is recorded; False where nothing is recorded."""
-        if not self._trace.enabled:
-            return False
-        if self._loaded is None:
-            self._read()
-        return name not in self._recent and name not in (self._loaded or ())
-
-    def _read(self) -> None:
-        # Concurrent callers wait: in a partial history every skill seems unused.
-        with self._reading:
-            if self._loaded is not None:
-                return
-            if not self._subscribed:
-                # Subscribe first, so that no load is missed while the file is read.
-                self._trace.listen(self._on_event)
-                self._subscribed = True
-            self._loaded = self._trace.ever("loaded")
-
-    def _on_event(self, event: Event) -> None:
-        if event.kind == "loaded":
-            self._recent.update(event.skills)

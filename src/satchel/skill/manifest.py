@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import yaml
 
-from satchel.skill.frontmatter import decode, join_surrogates
+from satchel.skill.frontmatter import decode
 from satchel.skill.problems import Problem
 from satchel.skill.yaml_reader import (
     BadValue,
@@ -174,12 +174,7 @@ class ErrorCollector:
 
 
 def read_yaml(
-    data: bytes,
-    limit: int,
-    errors: ErrorCollector,
-    codes: tuple[str, str, str],
-    *,
-    is_json: bool = False,
+    data: bytes, limit: int, errors: ErrorCollector, codes: tuple[str, str, str]
 ) -> Node | None:
     """Parse a whole file; None when it is empty or cannot be parsed.
 
@@ -188,7 +183,6 @@ def read_yaml(
         limit: Its maximum size in bytes.
         errors: Collects the problems.
         codes: The problems of a file that is too large, is not YAML, or uses a refused feature.
-        is_json: Whether it has the escapes of JSON.
     """
     too_large, not_yaml, refused = codes
     if len(data) > limit:
@@ -199,9 +193,6 @@ def read_yaml(
         errors.add(not_yaml, reason="it is binary")
         return None
     errors.found += [problem for problem in problems if problem.code != "bom"]
-    if is_json:
-        # The two differences between JSON and YAML.
-        text = join_surrogates(text.replace("\t", " "))
     try:
         return compose(text)
     except YamlRefusal as exc:

@@ -3,45 +3,32 @@
     should: ["Review my pull request", {prompt: "Look over this diff", note: from a user}]
     should_not: [{prompt: "Write a release note", instead: release-notes}]
 
-A JSON list of `query` and `should_trigger`, as other tools write it, is read too. A file with a
-problem is not run.
+A file with a problem is not run.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import open_beneath, read_small
 from satchel.errors import AccessDenied
 from satchel.i18n import Message
 from satchel.skill.manifest import ErrorCollector, read_yaml
-from satchel.skill.yaml_reader import Items, Pairs, Scalar, plain
+from satchel.skill.yaml_reader import Items, Pairs, Scalar
 
 if TYPE_CHECKING:
     from satchel.skill.problems import Problem
     from satchel.skill.yaml_reader import Node
 
 FILE = "evals/triggers.yaml"
-FILES = (FILE, "evals/triggers.yml", "evals/triggers.json")
-"""The first that exists is read."""
 MAX_FILE_BYTES = 64 * 1024
 MAX_PROMPTS = 200
 MAX_PROMPT_CHARS = 2_000
-_SIDES = {
-    "should": True, "should_trigger": True, "should_fire": True,
-    "should_not": False, "should_not_trigger": False, "should_not_fire": False, "shouldnt": False,
-}  # fmt: skip
+_SIDES = {"should": True, "should_not": False}
 """Key of a list -> whether its prompts should select the skill."""
-_PARTS = {
-    "prompt": "prompt", "query": "prompt", "text": "prompt", "goal": "prompt", "input": "prompt",
-    "note": "note", "reason": "note", "comment": "note", "instead": "instead",
-}  # fmt: skip
-"""Key of a row -> its normalised name."""
+_PARTS = ("prompt", "note", "instead")
 _CODES = ("triggers-large", "triggers-not-yaml", "triggers-refused")
-_FLAGS = ("should_trigger", "should_fire")
-_IDLE = ("id", "tags")
 
 
 class TriggerPrompt(NamedTuple):
@@ -62,20 +49,12 @@ class Triggers(NamedTuple):
     path: str
     prompts: tuple[TriggerPrompt, ...]
     problems: tuple[Problem, ...] = ()
-
-    @property
-    def broken(self) -> tuple[Problem, ...]:
-        """Problems that prevent a run."""
-        return tuple(one for one in self.problems if one.code != "two-files")
+    """With any, it is not run."""
 
 
 def has_triggers(folder: str) -> bool:
     """Whether a skill's folder has a file of prompts."""
-    try:
-        names = os.listdir(os.path.join(folder, "evals"))
-    except OSError:
-        return False
-    return any(os.path.basename(file) in names for file in FILES)
+    return os.path.lexists(os.path.join(folder, FILE))
 
 
 def load_triggers(folder: str) -> Triggers | None:
@@ -83,16 +62,13 @@ def load_triggers(folder: str) -> Triggers | None:
 
     The folder is untrusted: links that lead out of it are refused.
     """
-    there = [file for file in FILES if os.path.lexists(os.path.join(folder, file))]
-    if not there:
+    if not has_triggers(folder):
         return None
-    path = os.path.join(folder, there[0])
+    path = os.path.join(folder, FILE)
     errors = ErrorCollector()
-    for other in there[1:]:
-        errors.add("two-files", used=there[0], other=other)
     prompts: tuple[TriggerPrompt, ...] = ()
     try:
-        descriptor = open_beneath(folder, there[0])
+        descriptor = open_beneath(folder, FILE)
         try:
             data = read_small(descriptor, MAX_FILE_BYTES + 1)
         finally:
@@ -105,29 +81,21 @@ def load_triggers(folder: str) -> Triggers | None:
         else:
             errors.add("unreadable", reason=str(exc.strerror or exc))
     else:
-        read = read_triggers(data, path)
+        read = read_triggers(data)
         prompts = read.prompts
         errors.found += read.problems
     return Triggers(path, prompts, tuple(problem.at(path) for problem in errors.found))
 
 
-def read_triggers(data: bytes, path: str = FILE) -> Triggers:
-    """Parse the content of a file.
-
-    Args:
-        data: The whole file.
-        path: Its name; JSON has its own escapes.
-    """
+def read_triggers(data: bytes) -> Triggers:
+    """Parse the content of a file."""
     errors = ErrorCollector()
-    top = read_yaml(data, MAX_FILE_BYTES, errors, _CODES, is_json=path.endswith(".json"))
+    top = read_yaml(data, MAX_FILE_BYTES, errors, _CODES)
     prompts: list[TriggerPrompt] = []
-    if isinstance(top, Items):
-        for node in top.nodes:
-            _row(node, prompts, errors)
-    elif isinstance(top, Pairs):
+    if isinstance(top, Pairs):
         _lists(top, prompts, errors)
     elif not errors.found:
-        kind = "empty" if top is None else "text"
+        kind = "empty" if top is None else "a list" if isinstance(top, Items) else "text"
         errors.add("triggers-shape", 1, kind=kind)
     if len(prompts) > MAX_PROMPTS:
         line = prompts[MAX_PROMPTS].line
@@ -137,16 +105,16 @@ def read_triggers(data: bytes, path: str = FILE) -> Triggers:
         errors.add("triggers-none", 1)
     _report_duplicates(prompts, errors)
     errors.found.sort(key=lambda problem: problem.line)
-    return Triggers(path, tuple(prompts[:MAX_PROMPTS]), tuple(errors.found))
+    return Triggers(FILE, tuple(prompts[:MAX_PROMPTS]), tuple(errors.found))
 
 
 def _lists(top: Pairs, prompts: list[TriggerPrompt], errors: ErrorCollector) -> None:
     nodes = iter(top.nodes)
     for key in nodes:
         value = next(nodes)
-        fires = _SIDES.get(_normalise_key(key))
+        fires = _SIDES.get(key.text) if isinstance(key, Scalar) else None
         if fires is None:
-            _unknown_key(key, ("should", "should_not"), errors)
+            _unknown_key(key, tuple(_SIDES), errors)
             continue
         if isinstance(value, Scalar) and not _text(value):
             continue  # an empty list
@@ -154,72 +122,48 @@ def _lists(top: Pairs, prompts: list[TriggerPrompt], errors: ErrorCollector) -> 
             _row(node, prompts, errors, fires=fires)
 
 
-def _row(
-    node: Node, prompts: list[TriggerPrompt], errors: ErrorCollector, *, fires: bool | None = None
-) -> None:
-    """One prompt.
-
-    Args:
-        node: A text, or a mapping with `prompt`.
-        prompts: Collects the prompts.
-        errors: Collects the problems.
-        fires: The side of its list; None where each row has its own.
-    """
+def _row(node: Node, prompts: list[TriggerPrompt], errors: ErrorCollector, *, fires: bool) -> None:
+    """One prompt: a text, or a mapping with `prompt`."""
     line = node.line + 1
     if isinstance(node, Items):
         errors.add("triggers-row", line, kind="a list")
         return
-    flag: Any = None
-    found: dict[str, str] = {}
-    if isinstance(node, Scalar):
-        found["prompt"] = _text(node)
-    else:
-        parts = _parts(node, errors, flags=fires is None)
-        if parts is None:
-            return
-        found, flag = parts
+    found = {"prompt": _text(node)} if isinstance(node, Scalar) else _parts(node, errors)
+    if found is None:
+        return
     text = found.get("prompt", "")
     if not text:
         errors.add("triggers-row", line, kind="empty")
     elif len(text) > MAX_PROMPT_CHARS:
         errors.long("triggers-long", "prompt", line, text, MAX_PROMPT_CHARS)
-    elif fires is None and not isinstance(flag, bool):
-        errors.add("triggers-side", line, text=_short(text))
     else:
-        side = bool(flag) if fires is None else fires
-        row = TriggerPrompt(text, side, line, found.get("note", ""), found.get("instead", ""))
+        row = TriggerPrompt(text, fires, line, found.get("note", ""), found.get("instead", ""))
         prompts.append(row)
 
 
-def _parts(
-    node: Pairs, errors: ErrorCollector, *, flags: bool
-) -> tuple[dict[str, str], Any] | None:
+def _parts(node: Pairs, errors: ErrorCollector) -> dict[str, str] | None:
     found: dict[str, str] = {}
-    flag: Any = None
     strange: list[Node] = []
     nodes = iter(node.nodes)
     for key in nodes:
         value = next(nodes)
-        name = _normalise_key(key)
-        if flags and name in _FLAGS:
-            flag = plain(value)
-        elif name in _PARTS and isinstance(value, Scalar):
-            found[_PARTS[name]] = _text(value)
-        elif name not in _IDLE:
+        if isinstance(key, Scalar) and key.text in _PARTS and isinstance(value, Scalar):
+            found[key.text] = _text(value)
+        else:
             strange.append(key)
-    if "prompt" not in found and strange and flag is None:
+    if "prompt" not in found and strange:
         errors.add("triggers-row", node.line + 1, kind="a mapping")
         return None
     for key in strange:
-        _unknown_key(key, ("prompt", "note", "instead", *(_FLAGS[:1] if flags else ())), errors)
-    return found, flag
+        _unknown_key(key, _PARTS, errors)
+    return found
 
 
 def _unknown_key(key: Node, known: tuple[str, ...], errors: ErrorCollector) -> None:
     from difflib import get_close_matches
 
     name = key.text if isinstance(key, Scalar) else "?"
-    near = get_close_matches(_normalise_key(key), known, 1, cutoff=0.6)
+    near = get_close_matches(name.lower(), known, 1, cutoff=0.6)
     better = f"`{near[0]}`" if near else " / ".join(f"`{word}`" for word in known[:2])
     errors.add("triggers-key", key.line + 1, key=_short(name), better=better)
 
@@ -231,12 +175,6 @@ def _report_duplicates(prompts: list[TriggerPrompt], errors: ErrorCollector) -> 
         if first is not one:
             where = Message("line {part}", part=first.line)
             errors.add("triggers-twice", one.line, text=_short(one.text), where=where)
-
-
-def _normalise_key(key: Node) -> str:
-    if not isinstance(key, Scalar):
-        return ""
-    return re.sub(r"[\s-]+", "_", key.text.strip().lower().replace("'", ""))
 
 
 def _text(node: Scalar) -> str:

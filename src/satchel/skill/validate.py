@@ -155,6 +155,7 @@ _LEFT = re.compile(
 _RESERVED = ("anthropic", "claude")
 _MENTIONS = ("](", "`references/", "`scripts/", "`assets/")
 """The beginning of what `_LINK` and `_NAMED` match."""
+_MENTION_OR_FENCE = re.compile("|".join(map(re.escape, (*_MENTIONS, "```", "~~~"))))
 _LINK = re.compile(r"""\]\(\s*<?([^()<>\s]{1,400})>?(?:\s+["'][^()]*)?\)""")
 """Target of a Markdown link."""
 _NAMED = re.compile(r"`((?:references|scripts|assets)/[^`\s]+)(?:\s[^`]*)?`")
@@ -274,24 +275,30 @@ def _missing_files(document: SkillDocument, folder: str, file: str | bytes) -> l
     if document.head is None:
         return []
     missing: dict[str, int] = {}
-    wanted = [one for one in _MENTIONS if one in document.body]
-    fenced = False
-    for at, line in enumerate(document.body.split("\n") if wanted else ()):
+    body, end, fenced = document.body, -1, False
+    wanted = any(one in body for one in _MENTIONS)  # a quick look first
+    for match in _MENTION_OR_FENCE.finditer(body) if wanted else ():
+        if match.start() < end:
+            continue  # in a line that was read
+        start = body.rfind("\n", 0, match.start()) + 1
+        end = body.find("\n", start) % (len(body) + 1)
+        line = body[start:end]
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        elif not fenced and any(one in line for one in wanted):
+        elif not fenced:
             # `scripts/build.sh` may be the project's, unless the skill has such a folder.
             targets = _LINK.findall(line) + [
                 path
                 for path in _NAMED.findall(line)
                 if not path.startswith("scripts/") or os.path.exists(f"{folder}/scripts")
             ]
-            if not targets or _FOR_EXAMPLE.search(line):
-                continue
-            for target in targets:
-                path = _linked_path(target)
-                if path and path not in missing and not os.path.exists(os.path.join(folder, path)):
-                    missing[path] = at
+            absent = [
+                path
+                for path in map(_linked_path, targets)
+                if path and path not in missing and not os.path.exists(os.path.join(folder, path))
+            ]
+            if absent and not _FOR_EXAMPLE.search(line):
+                missing |= dict.fromkeys(absent, body.count("\n", 0, start))
     if not missing:
         return []
     first = _first_line_of_body(file, document.body)

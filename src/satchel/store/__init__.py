@@ -4,7 +4,7 @@
     plan.py          plans, steps and differences, also as unified diffs
     planner.py       source or file tree -> step: staged, scanned, compared; selection of skills
     update.py        steps for updates, renames, edits and locked skills
-    tree_merge.py    three-way merges; installed skills compared with the lockfile
+    install_state.py installed skills compared with the lockfile
     trees.py         file trees and the digests that travel with them
 
     workdir.py       scopes, the work folder and its owner
@@ -16,7 +16,9 @@
     history.py       the history on disk, and retention
     undo.py          undo and redo
 
-    sources/         sources of skills: folder, archive, git
+    sources/         sources of skills: folder, archive, git, discovery index
+    hub_client/      hubs: the format of their files, the client, the source
+    download.py      files of other machines, within limits
     archive/         a strict reader for zip and tar
     export.py        reproducible archives
 

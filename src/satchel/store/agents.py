@@ -19,7 +19,7 @@ from satchel.library.lockfile import check_id
 from satchel.skill.metadata import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from satchel.settings import Settings
     from satchel.skill.model import Skill
@@ -34,20 +34,8 @@ class SkillAgent(NamedTuple):
     """Folders in a project; links are made in the first."""
     user: tuple[str, ...]
     """Folders below the user's home; links are made in the first."""
-    links: Literal["yes", "partly", "unknown"] = "unknown"
-    """Whether a skill's folder may be a symbolic link."""
-    nested: bool = False
-    """Whether it finds skills in nested folders."""
-    same_name: bool = False
-    """Whether the folder must have the skill's name."""
-    limit: int = 0
-    """The maximum length of a description; 0 when not known."""
-    long: Literal["", "cut", "refused"] = ""
-    """The treatment of a longer description."""
     signs: tuple[str, ...] = ()
     """Folders that show that the agent is in use."""
-    seen: tuple[str, ...] = ()
-    """The references for this entry, with dates."""
 
     def places(self, project: str, home: str) -> list[AgentFolder]:
         """Its skill folders, the project's first."""
@@ -87,9 +75,8 @@ def all_agents() -> tuple[SkillAgent, ...]:
         table: dict[str, dict[str, Any]] = tomllib.load(stream)
     agents: list[SkillAgent] = []
     for key, row in table.items():
-        for field in ("project", "user", "signs", "seen"):
-            row[field] = tuple(row[field])
-        agents.append(SkillAgent(key, **row))
+        lists = {field: tuple(row[field]) for field in ("project", "user", "signs")}
+        agents.append(SkillAgent(key, row["name"], **lists))
     return tuple(agents)
 
 
@@ -130,21 +117,15 @@ def below_home(item: str, home: str) -> str:
 
 # --- visibility ---------------------------------------------------------------------------
 
-View = Literal["sees", "perhaps", "hidden", "absent"]
-_VIEWS_BY_RANK: tuple[View, ...] = ("sees", "perhaps", "hidden", "absent")
-
 
 class AgentVisibility(NamedTuple):
     """Whether an agent finds a skill."""
 
-    view: View
+    kind: Literal["itself", "link", "other", ""] = ""
+    """The skill's own folder, a link to it, another skill of the same name, or nothing."""
     place: str = ""
     """The agent's folder in which it is."""
     path: str = ""
-    kind: Literal["itself", "link", "other", ""] = ""
-    """The skill's own folder, a link to it, or another skill of the same name."""
-    why: str = ""
-    """The reason why it is hidden, uncertain or truncated."""
 
 
 def visibility_of(
@@ -159,72 +140,36 @@ def visibility_of(
         skill: The skill.
         user: Only the folders of the user (True) or of the project (False); both when None.
     """
-    best = AgentVisibility("absent")
+    own = os.path.realpath(skill.base_dir)
+    other = AgentVisibility()
     for place in agent.places(project, home):
         if user is not None and place.user is not user:
             continue
-        for found in _visibilities_in(agent, place, skill):
-            rank = (_VIEWS_BY_RANK.index(found.view), found.kind == "other")
-            if rank < (_VIEWS_BY_RANK.index(best.view), best.kind == "other"):
-                best = found
-    return best
+        real = os.path.realpath(place.path)
+        if own.startswith(real + os.sep):
+            path = os.path.join(place.path, os.path.relpath(own, real))
+            return AgentVisibility("itself", place.label, path)
+        for name in {skill.name, os.path.basename(skill.base_dir)}:
+            path = os.path.join(place.path, name)
+            if os.path.dirname(os.path.normpath(path)) != place.path or not os.path.isdir(path):
+                continue
+            if os.path.realpath(path) == own:
+                return AgentVisibility("link", place.label, path)
+            if name == skill.name and os.path.isfile(os.path.join(path, "SKILL.md")):
+                other = AgentVisibility("other", place.label, path)
+    return other
 
 
-def _visibilities_in(
-    agent: SkillAgent, place: AgentFolder, skill: Skill
-) -> Iterator[AgentVisibility]:
-    real, own = os.path.realpath(place.path), os.path.realpath(skill.base_dir)
-    if own.startswith(real + os.sep):
-        folder = os.path.relpath(own, real).replace(os.sep, "/")
-        view, why = _visibility_problem(agent, folder, skill, link=False)
-        yield AgentVisibility(view, place.label, os.path.join(place.path, folder), "itself", why)
-    for name in {skill.name, os.path.basename(skill.base_dir)}:
-        path = os.path.join(place.path, name)
-        if os.path.dirname(os.path.normpath(path)) != place.path or not os.path.isdir(path):
-            continue
-        if os.path.realpath(path) == own:
-            if os.path.islink(path):
-                view, why = _visibility_problem(agent, name, skill, link=True)
-                yield AgentVisibility(view, place.label, path, "link", why)
-        elif name == skill.name and os.path.isfile(os.path.join(path, "SKILL.md")):
-            yield AgentVisibility("sees", place.label, path, "other")
-
-
-def skills_of(agent: SkillAgent, project: str, home: str) -> dict[str, AgentVisibility]:
-    """The skills in the folders of an agent, by name."""
+def skills_of(agent: SkillAgent, project: str, home: str) -> dict[str, str]:
+    """The skills in the folders of an agent: name -> folder."""
     from satchel.library import Library, Location
 
-    found: dict[str, AgentVisibility] = {}
+    found: dict[str, str] = {}
     for place in agent.places(project, home):
-        if not os.path.isdir(place.path):
-            continue
         snapshot = Library([Location(place.path, trusted=True)]).snapshot()
         for skill in (*snapshot.skills, *snapshot.hidden):
-            first = os.path.join(place.path, skill.head.id.partition("/")[0])
-            link = os.path.islink(first) or os.path.islink(skill.base_dir)
-            view, why = _visibility_problem(agent, skill.head.id, skill, link=link)
-            before = found.get(skill.name)
-            if before is None or _VIEWS_BY_RANK.index(view) < _VIEWS_BY_RANK.index(before.view):
-                found[skill.name] = AgentVisibility(view, place.label, skill.base_dir, why=why)
+            found.setdefault(skill.name, skill.base_dir)
     return found
-
-
-def _visibility_problem(
-    agent: SkillAgent, folder: str, skill: Skill, *, link: bool
-) -> tuple[View, str]:
-    """The visibility of a skill in `folder`, relative to the agent's folder, and the reason."""
-    nested = "/" in folder and not agent.nested
-    if nested or (agent.same_name and os.path.basename(folder) != skill.name):
-        return "hidden", say("its folder is nested, or not called `{name}`", name=skill.name)
-    if agent.limit and len(skill.description) > agent.limit:
-        if agent.long == "refused":
-            return "hidden", say(
-                "its description is longer than {count} characters", count=agent.limit
-            )
-        return "sees", say("its description is cut after {count} characters", count=agent.limit)
-    if link and agent.links != "yes":
-        return "perhaps", say("it is a link, which may not be followed")
-    return "sees", ""
 
 
 class LinkResult(NamedTuple):
@@ -294,7 +239,7 @@ class Links:
         if self._check is not None:
             self._check(skill)
         found = visibility_of(agent, self.project, self.home, skill, user=self.user)
-        if found.kind == "itself" and found.view == "sees":
+        if found.kind == "itself":
             return LinkResult(skill.name, agent.id, found.path, "seen")
         target = self.target(skill, agent)
         leads = self._leads(skill, target)

@@ -8,8 +8,6 @@ with the same tree digest.
 from __future__ import annotations
 
 import os
-import zlib
-from struct import pack
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import InvalidInput
@@ -20,9 +18,7 @@ from satchel.store.sources.base import subtree
 if TYPE_CHECKING:
     from typing import IO
 
-    from satchel.skill.file_tree import Tree, TreeFile
-
-_MIN_ZIP_DATE = 33  # 1980-01-01, the first day that a zip can hold
+    from satchel.skill.file_tree import Tree
 
 
 class Exported(NamedTuple):
@@ -85,38 +81,14 @@ def pack_tree(tree: Tree, target: str, *, prefix: str = "") -> tuple[str, ...]:
 
 
 def _write_zip(stream: IO[bytes], tree: Tree, prefix: str) -> None:
-    directory: list[bytes] = []
-    for file in tree.files:
-        name = (prefix + file.path).encode()
-        flags = 0 if name.isascii() else 0x0800
-        at = stream.tell()
-        stream.write(bytes(30) + name)
-        crc = size = 0
-        for chunk in tree.chunks(file.path):
-            crc = zlib.crc32(chunk, crc)
-            size += len(chunk)
-            stream.write(chunk)
-        _check_size(file, size)
-        end = stream.tell()
-        about = pack("<HHHHHIIIHH", 20, flags, 0, 0, _MIN_ZIP_DATE, crc, size, size, len(name), 0)
-        stream.seek(at)
-        stream.write(b"PK\x03\x04" + about)
-        stream.seek(end)
-        mode = (0o100755 if file.mode == "program" else 0o100644) << 16
-        made = pack("<H", 0x0314)  # made on Unix, so that the executable bit counts
-        directory.append(b"PK\x01\x02" + made + about + pack("<HHHII", 0, 0, 0, mode, at) + name)
-    _end_zip(stream, directory)
+    from zipfile import ZipFile, ZipInfo
 
-
-def _end_zip(stream: IO[bytes], directory: list[bytes]) -> None:
-    start = stream.tell()
-    for row in directory:
-        stream.write(row)
-    end = stream.tell()
-    count = len(directory)
-    stream.write(pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, count, count, end - start, start, 0))
-
-
-def _check_size(file: TreeFile, size: int) -> None:
-    if size != file.size:
-        raise refuse("changed-while-read", file.path)
+    with ZipFile(stream, "w") as archive:
+        for file in tree.files:
+            info = ZipInfo(prefix + file.path)  # stored, on the first day that a zip can hold
+            info.create_system = 3  # Unix, so that the executable bit counts
+            info.external_attr = (0o100755 if file.mode == "program" else 0o100644) << 16
+            with archive.open(info, "w") as entry:
+                size = sum(entry.write(chunk) for chunk in tree.chunks(file.path))
+            if size != file.size:
+                raise refuse("changed-while-read", file.path)

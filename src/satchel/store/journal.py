@@ -130,7 +130,7 @@ def render_record(record: TransactionRecord, scope: Scope | None = None) -> byte
     table["changes"] = [change._asdict() for change in record.changes]
     if scope is not None and scope.marks:
         table[SIGNATURE] = sign_record(
-            table, load_or_create_key(scope.marks)[0], scope.work, RECORD_KIND
+            table, load_or_create_key(scope.marks), scope.work, RECORD_KIND
         )
     # ASCII only: names that are not UTF-8 come back as they were.
     return (json.dumps(table, indent=1) + "\n").encode()

@@ -42,8 +42,6 @@ class Difference(NamedTuple):
     """New hosts."""
     secrets: tuple[str, ...] = ()
     """New secrets."""
-    kept: tuple[str, ...] = ()
-    """Files with edits of the user that are kept."""
     powers: tuple[str, ...] = ()
     """New permissions of a tool skill's program: `network`, `files: write`, `secret: API_KEY`."""
 
@@ -84,7 +82,7 @@ class ChangeStep(NamedTuple):
     error: SatchelError | None = None
     """The reason of a refused step."""
     bases: tuple[str, ...] = ()
-    """Hexadecimal digests of the base archives, for merges and for the lockfile."""
+    """Hexadecimal digests of the base archives."""
     old: Tree | None = None
     """The other side of `difference`, where that is not the installed content."""
     waived: bool = False

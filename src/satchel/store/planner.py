@@ -28,20 +28,21 @@ from satchel.skill.metadata import MAX_NAME_CHARS, NAME, id_of, slug
 from satchel.skill.reader import load_document, parse_document
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.export import pack_tree
+from satchel.store.install_state import changed_files
 from satchel.store.journal import refuse_repository
 from satchel.store.plan import ChangeStep, Difference
 from satchel.store.sources import find_skills, subtree
-from satchel.store.tree_merge import changed_files
 from satchel.store.trees import HashedTree, PathState, state_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from satchel.library.lockfile import Lock, LockedSource
-    from satchel.security import Allowance, ScanReport
+    from satchel.security import ScanReport
     from satchel.skill.document import SkillDocument
     from satchel.skill.file_tree import Tree
     from satchel.store.sources import Bundle, FoundSkill
+    from satchel.store.sources.base import HubFinder
     from satchel.store.staging import StagingFolder
     from satchel.store.workdir import Scope
 
@@ -61,12 +62,16 @@ class StepBuilder:
     """Builds the steps of one plan."""
 
     def __init__(
-        self, scope: Scope, stage: StagingFolder, lock: Lock, allow: Sequence[Allowance] = ()
+        self,
+        scope: Scope,
+        stage: StagingFolder,
+        lock: Lock,
+        hubs: Callable[[], HubFinder] | None = None,
     ) -> None:
         self.scope = scope
         self.stage = stage
         self.lock = lock
-        self._allow = allow
+        self.hubs = hubs
         self._installed: dict[str, InstalledSkill] = {}
 
     def from_source(
@@ -89,7 +94,6 @@ class StepBuilder:
         place: LockedSource,
         *,
         upstream: HashedTree | None = None,
-        kept: Sequence[str] = (),
         signer: Callable[[Tree], str] | None = None,
         against: HashedTree | None = None,
         like: str = "",
@@ -101,7 +105,6 @@ class StepBuilder:
             tree: The files to install.
             place: The source that is recorded in the lockfile.
             upstream: The source's version, when `tree` contains the user's edits too.
-            kept: Files with edits of the user.
             signer: Returns the identity that signed a tree, or an empty string.
             against: The version to compare with, in place of the installed one.
             like: Id of the skill that this derives from; its mode bits are not widened.
@@ -114,7 +117,7 @@ class StepBuilder:
                 folder = self.stage.folder(skill_id)
                 staged = HashedTree(FolderTree(folder), written)
                 document = _read_document(folder, skill_id)
-                report = scan_tree(staged, allow=self._allow, name=skill_id)
+                report = scan_tree(staged)
                 pristine = upstream or staged
                 bases = [self._archive_base(one) for one in dict.fromkeys((staged, pristine))]
                 identity = signer(staged) if signer is not None else ""
@@ -123,7 +126,6 @@ class StepBuilder:
                 difference = Difference(powers=_powers(staged))
                 if old is not None:
                     difference = _difference(old, staged, document, report)
-                    difference = difference._replace(kept=tuple(kept))
         except SatchelError as exc:
             return self.refused(skill_id, exc)
         head = document.head
@@ -217,7 +219,7 @@ class StepBuilder:
         return tree
 
     def _archive_base(self, tree: HashedTree) -> str:
-        """Store pristine content for the merge with a later version; returns its digest."""
+        """Store pristine content for comparisons and restores; returns its digest."""
         name = tree.digest.removeprefix("sha256:")
         target = os.path.join(self.stage.path, f"{name}.zip")
         if not os.path.exists(target):
@@ -245,8 +247,11 @@ def _difference(
 
 
 def _same_origin(before: LockEntry | None, after: LockEntry) -> bool:
-    """Whether the lockfile entry stays the same, apart from scan and signer."""
-    return before is not None and before._replace(scan=after.scan, signer=after.signer) == after
+    """Whether the lockfile entry stays the same, apart from scan, signer and a hub's count."""
+    if before is None:
+        return False
+    place = before.place._replace(seen=after.place.seen)
+    return before._replace(scan=after.scan, signer=after.signer, place=place) == after
 
 
 def _read_document(folder: str, skill_id: str) -> SkillDocument:

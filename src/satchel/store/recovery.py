@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from satchel._fs import exchange, locked, make_folders, sync_folder, write_atomic
 from satchel.errors import LockBroken, Refused
@@ -45,25 +44,10 @@ _TEMPORARY = re.compile(r"\.(?:journal\.json|entry\.new|satchel\.lock)\.[0-9]+\.
 """Unfinished files (`write_atomic`) that are written under the lock."""
 
 
-_UNLOCKED_TEMPORARY = re.compile(r"\.(?:owner|\.gitignore)\.[0-9]+\.[0-9a-f]{8}")
-"""The same without the lock: another process may be writing one right now."""
+def recover(scope: Scope) -> list[str]:
+    """Finish or remove what an interrupted command left; returns what was done, for the user.
 
-
-_STALE_TEMPORARY_S = 600
-
-
-class Repair(NamedTuple):
-    """What recovery did about an interrupted command."""
-
-    op: str
-    """The command; empty when it is not known."""
-    ids: tuple[str, ...]
-    text: str
-    """The sentence for the user."""
-
-
-def recover(scope: Scope) -> list[Repair]:
-    """Finish or remove what an interrupted command left; cheap when there is nothing.
+    Cheap when there is nothing.
 
     A work folder of another owner is left alone.
 
@@ -74,19 +58,19 @@ def recover(scope: Scope) -> list[Repair]:
     with disk_errors_as_refusal(scope.work):
         if not _has_leftovers(scope) or not is_ours(scope):
             return []
-    with locked_scope(scope) as notes:
-        return [*(Repair("", (), text) for text in notes), *recover_locked(scope)]
+    with locked_scope(scope):
+        return recover_locked(scope)
 
 
 @contextmanager
-def locked_scope(scope: Scope, *, timeout: float = LOCK_TIMEOUT_S) -> Generator[list[str]]:
-    """Hold the write lock of a scope; yields notes about its work folder."""
+def locked_scope(scope: Scope, *, timeout: float = LOCK_TIMEOUT_S) -> Generator[None]:
+    """Hold the write lock of a scope."""
     with disk_errors_as_refusal(scope.part("lock")):
-        notes = prepare_scope(scope)
+        prepare_scope(scope)
         held = locked(scope.part("lock"), timeout=timeout, private=False)
         held.__enter__()
     try:
-        yield notes
+        yield
     finally:
         with suppress(OSError):  # the operating system releases it in any case
             held.__exit__(None, None, None)
@@ -105,22 +89,12 @@ def _has_leftovers(scope: Scope) -> bool:
 
 
 def _is_temporary(scope: Scope, name: str) -> bool:
-    early = bool(_UNLOCKED_TEMPORARY.fullmatch(name))
-    if not early and not _TEMPORARY.fullmatch(name):
-        return False
-    import time
-
-    try:
-        info = os.lstat(scope.part(name))
-    except FileNotFoundError:
-        return False
-    old = time.time() - info.st_mtime > _STALE_TEMPORARY_S
-    return stat.S_ISREG(info.st_mode) and (old or not early)
+    return bool(_TEMPORARY.fullmatch(name)) and os.path.isfile(scope.part(name))
 
 
-def recover_locked(scope: Scope) -> list[Repair]:
+def recover_locked(scope: Scope) -> list[str]:
     """`recover` for a caller that holds the lock."""
-    repairs: list[Repair] = []
+    repairs: list[str] = []
     try:
         record = _read_or_set_aside(scope, repairs)
         if record is not None:
@@ -135,7 +109,7 @@ def recover_locked(scope: Scope) -> list[Repair]:
     return repairs
 
 
-def _read_or_set_aside(scope: Scope, repairs: list[Repair]) -> TransactionRecord | None:
+def _read_or_set_aside(scope: Scope, repairs: list[str]) -> TransactionRecord | None:
     """Read the journal; one that cannot be used is renamed and reported."""
     path = scope.part(JOURNAL_FILE)
     try:
@@ -150,11 +124,11 @@ def _read_or_set_aside(scope: Scope, repairs: list[Repair]) -> TransactionRecord
             reason=exc,
             path=aside,
         )
-        repairs.append(Repair("", (), text))
+        repairs.append(text)
         return None
 
 
-def _finish(scope: Scope, record: TransactionRecord) -> Repair:
+def _finish(scope: Scope, record: TransactionRecord) -> str:
     """Roll a journal forward, from any state that a crash can leave."""
     make_folders(scope.folder)
     make_folders(os.path.join(record.entry(scope), "old"))
@@ -183,7 +157,7 @@ def _finish(scope: Scope, record: TransactionRecord) -> Repair:
     else:
         text = say("The {op} of {names} was interrupted; it was finished",
                    op=record.op, names=names)  # fmt: skip
-    return Repair(record.op, record.ids, "; ".join([text, *notes]))
+    return "; ".join([text, *notes])
 
 
 def _as_archived(change: SkillChange) -> SkillChange:
@@ -300,7 +274,7 @@ def _free_path(path: str) -> str:
     return found
 
 
-def _remove_leftovers(scope: Scope, repairs: list[Repair]) -> None:
+def _remove_leftovers(scope: Scope, repairs: list[str]) -> None:
     found = remove_stale_stages(scope)
     for name in os.listdir(scope.part("trash")):
         found = True
@@ -318,4 +292,4 @@ def _remove_leftovers(scope: Scope, repairs: list[Repair]) -> None:
                 os.rmdir(entry)
     if found and not repairs:
         text = say("What an interrupted command had left behind was removed; nothing was lost")
-        repairs.append(Repair("", (), text))
+        repairs.append(text)

@@ -13,6 +13,7 @@ the signature. `ssh-keygen` can verify it without Satchel.
     verify_tree       returns the accepted signature, or raises the reason
     check_signature   returns the state of the signature
     signer_of         returns the identity, for the lockfile
+    SshKey            signs any texts, for hubs
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from satchel.skill.file_tree import FolderTree, digest_of, main_file, read_whole
 from satchel.store.trees import digest_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from satchel.skill.file_tree import Tree
 
@@ -50,7 +51,6 @@ _KEY = re.compile(
     r"(?P<kind>(?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]+)[ \t]+(?P<key>[A-Za-z0-9+/]+={0,2})(?=\s|$)"
 )
 _IDENTITY = re.compile(r"[^\s\"'#,*?!\x00-\x1f\x7f-\x9f][^\s\"',*?!\x00-\x1f\x7f-\x9f]{0,254}")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class Signers(NamedTuple):
@@ -109,17 +109,16 @@ def list_signers(signers: Signers) -> list[Signer]:
     return [signer for line in _read_lines(signers.allowed) if (signer := _parse(line))]
 
 
-def add_signer(signers: Signers, identity: str, public_key: str, until: str = "") -> Signer:
+def add_signer(signers: Signers, identity: str, public_key: str) -> Signer:
     """Accept signatures of a key.
 
     Args:
         signers: The files to change.
         identity: The owner of the key, such as an e-mail address.
         public_key: The line of a `.pub` file.
-        until: The first day on which the key is not accepted, `YYYY-MM-DD`.
 
     Raises:
-        InvalidInput: the identity, the key or the day cannot be used.
+        InvalidInput: the identity or the key cannot be used.
         Refused: the key was revoked, or the file cannot be written.
     """
     if not _IDENTITY.fullmatch(identity):
@@ -142,13 +141,6 @@ def add_signer(signers: Signers, identity: str, public_key: str, until: str = ""
             say("Ask for a new key"),
         )
     options = f'namespaces="{NAMESPACE}"'
-    if until:
-        if not _DAY.fullmatch(until):
-            raise InvalidInput(
-                say("`{value}` is not valid", value=until),
-                say("Write `{value}`", value="2027-12-31"),
-            )
-        options += f',valid-before="{until.replace("-", "")}"'
     row = f"{identity} {options} {found['kind']} {found['key']}"
 
     def change(lines: list[str]) -> list[str]:
@@ -159,13 +151,12 @@ def add_signer(signers: Signers, identity: str, public_key: str, until: str = ""
     return Signer(identity, fingerprint_of(data), found["kind"], options)
 
 
-def remove_signer(signers: Signers, identity: str, *, revoke: bool = False) -> list[Signer]:
-    """Remove the keys of a signer; returns them.
+def revoke_signer(signers: Signers, identity: str) -> list[Signer]:
+    """Remove the keys of a signer, so that they cannot be added again; returns them.
 
     Args:
         signers: The files to change.
         identity: The owner of the keys, or the fingerprint of one key.
-        revoke: Also revoke the keys, so that they cannot be added again.
 
     Raises:
         NotFound: there is no such signer.
@@ -180,9 +171,8 @@ def remove_signer(signers: Signers, identity: str, *, revoke: bool = False) -> l
     rows = {
         line: signer for line in _read_lines(signers.allowed) if (signer := _parse(line)) in gone
     }
-    if revoke:
-        keys = [f"{found['kind']} {found['key']}" for row in rows if (found := _KEY.search(row))]
-        _edit_lines(signers.revoked, lambda lines: [*lines, *(k for k in keys if k not in lines)])
+    keys = [f"{found['kind']} {found['key']}" for row in rows if (found := _KEY.search(row))]
+    _edit_lines(signers.revoked, lambda lines: [*lines, *(k for k in keys if k not in lines)])
     _edit_lines(signers.allowed, lambda lines: [line for line in lines if line not in rows])
     return gone
 
@@ -269,6 +259,7 @@ _MAX_SIGNATURE_BYTES = 16 << 10
 _VERIFY_TIMEOUT_S = 20
 _SIGN_TIMEOUT_S = 180
 """Long enough to type a passphrase or to touch a hardware key."""
+_MAX_PROCESS_TEXTS = 500
 _HEAD = b"-----BEGIN SSH SIGNATURE-----"
 _FOOT = b"-----END SSH SIGNATURE-----"
 
@@ -294,11 +285,13 @@ class SignatureState(NamedTuple):
 
 
 class _Envelope(NamedTuple):
-    """The header of a signature file."""
+    """The content of a signature file."""
 
     key: bytes
     kind: str
     namespace: str
+    signature: bytes
+    """As the kind of key defines it; 64 bytes for ed25519."""
 
 
 # --- signing ------------------------------------------------------------------------------
@@ -318,12 +311,7 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
         Refused: `ssh-keygen` failed, or the file cannot be written.
         MissingExtra: `ssh-keygen` is not installed.
     """
-    key = os.path.abspath(os.path.expanduser(key))
-    if not os.path.isfile(key):
-        raise NotFound(
-            say("There is no `{path}`", path=key),
-            say("Run `{command}`", command="ssh-keygen -t ed25519"),
-        )
+    key = _key_file(key)
     tree = tree or FolderTree(folder)
     if not main_file(file.path for file in tree.files):
         raise NotFound(
@@ -335,11 +323,7 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
             say("Remove it"),
         )
     words = ["-Y", "sign", "-f", key, "-n", NAMESPACE]
-    status, made, errors = _run(words, statement(tree), seconds=_SIGN_TIMEOUT_S)
-    if status:
-        raise Refused(
-            say("`ssh-keygen` failed: {reason}", reason=_last_line(errors)), say("Try again")
-        )
+    made = _run_checked(words, statement(tree))
     kind = _open_envelope(made).kind
     if kind not in KEY_TYPES:
         raise InvalidInput(
@@ -355,6 +339,65 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
             say("Check the permissions"),
         ) from exc
     return path
+
+
+def _key_file(path: str) -> str:
+    path = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isfile(path):
+        raise NotFound(
+            say("There is no `{path}`", path=path),
+            say("Run `{command}`", command="ssh-keygen -t ed25519"),
+        )
+    return path
+
+
+class SshKey:
+    """A key that signs texts for a hub."""
+
+    def __init__(self, path: str) -> None:
+        """Find the key.
+
+        Args:
+            path: A private ed25519 key, or a public one whose private half is in the agent.
+
+        Raises:
+            NotFound: there is no such file.
+            InvalidInput: it is not an ed25519 key.
+            Refused: `ssh-keygen` cannot read it.
+        """
+        from satchel.store.hub_client.ed25519 import key_text, public_key
+
+        self.path = _key_file(path)
+        if self.path.endswith(".pub"):
+            with open(self.path, encoding="utf-8", errors="replace") as stream:
+                text = stream.read(_MAX_SIGNATURE_BYTES)
+        else:
+            text = _run_checked(["-y", "-f", self.path], b"").decode("utf-8", "replace")
+        self.public = key_text(public_key(text))
+        """As in a `.pub` file, without a comment."""
+
+    def sign(self, texts: Sequence[bytes], namespace: str) -> list[str]:
+        """Sign texts; returns base64 of the 64 bytes of each signature.
+
+        Raises:
+            Refused: `ssh-keygen` failed.
+        """
+        import tempfile
+        from base64 import b64encode
+
+        made: list[str] = []
+        with tempfile.TemporaryDirectory(prefix="satchel-") as folder:
+            for start in range(0, len(texts), _MAX_PROCESS_TEXTS):
+                paths: list[str] = []
+                for at, text in enumerate(texts[start : start + _MAX_PROCESS_TEXTS], start):
+                    paths.append(os.path.join(folder, str(at)))
+                    with open(paths[-1], "wb") as stream:
+                        stream.write(text)
+                _run_checked(["-Y", "sign", "-q", "-f", self.path, "-n", namespace, *paths], b"")
+                for path in paths:
+                    with open(path + ".sig", "rb") as stream:
+                        made.append(b64encode(_open_envelope(stream.read()).signature).decode())
+        return made
 
 
 # --- verifying ----------------------------------------------------------------------------
@@ -498,9 +541,13 @@ def _open_envelope(data: bytes) -> _Envelope:
         if blob[:10] != b"SSHSIG\0\0\0\1":
             raise _damaged()
         key, rest = _read_ssh_string(blob[10:])
-        namespace, _ = _read_ssh_string(rest)
+        namespace, rest = _read_ssh_string(rest)
+        _, rest = _read_ssh_string(rest)
+        _, rest = _read_ssh_string(rest)
         kind, _ = _read_ssh_string(key)
-        return _Envelope(key, kind.decode("ascii"), namespace.decode("utf-8"))
+        _, signature = _read_ssh_string(_read_ssh_string(rest)[0])
+        signature, _ = _read_ssh_string(signature)
+        return _Envelope(key, kind.decode("ascii"), namespace.decode("utf-8"), signature)
     except ValueError as exc:
         raise _damaged() from exc
 
@@ -545,6 +592,20 @@ def _run(
     except (subprocess.TimeoutExpired, OSError) as exc:
         raise Refused(say("`ssh-keygen` failed: {reason}", reason=exc), say("Try again")) from exc
     return done.returncode, done.stdout, done.stderr
+
+
+def _run_checked(words: list[str], text: bytes) -> bytes:
+    """Run `ssh-keygen` with a private key; returns its output.
+
+    Raises:
+        Refused: it failed.
+    """
+    status, made, errors = _run(words, text, seconds=_SIGN_TIMEOUT_S)
+    if status:
+        raise Refused(
+            say("`ssh-keygen` failed: {reason}", reason=_last_line(errors)), say("Try again")
+        )
+    return made
 
 
 def _last_line(output: bytes) -> str:

@@ -53,9 +53,10 @@ class StagingFolder:
         """
         self.scope = scope
         self._written: dict[str, PathState] = {}
+        self.repaired: tuple[str, ...] = ()
+        """What recovery did before."""
         with disk_errors_as_refusal(scope.work):
-            self.notes = tuple(prepare_scope(scope))
-            """Notes about the work folder."""
+            prepare_scope(scope)
             self.path = scope.part("stage", f"{os.getpid():x}-{os.urandom(6).hex()}")
             self._alive = locked(self.path + ".alive", private=False)
             # Locked before it exists, so that it never looks abandoned.

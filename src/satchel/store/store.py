@@ -24,6 +24,7 @@ from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource, read_lock, recover_entries
 from satchel.skill.file_tree import FolderTree, MemoryTree
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
+from satchel.store.install_state import verify_one
 from satchel.store.journal import SkillChange, refuse_repository
 from satchel.store.plan import ChangePlan, ChangeStep
 from satchel.store.planner import StepBuilder, check_new_id, close_names, scaffold, select_skills
@@ -31,9 +32,8 @@ from satchel.store.recovery import recover
 from satchel.store.sources import source_of
 from satchel.store.staging import StagingFolder
 from satchel.store.transaction import PendingChange, Receipt, commit
-from satchel.store.tree_merge import verify_one
 from satchel.store.trees import state_at
-from satchel.store.undo import Undone, last_locked
+from satchel.store.undo import Undone
 from satchel.store.undo import history as read_entries
 from satchel.store.undo import undo as undo_change
 from satchel.store.update import edit_step, lock_step, plan_install, plan_update, rename_steps
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from satchel.library import Library
     from satchel.library.lockfile import Lock, LockEntry
     from satchel.library.trust_store import TrustStore
-    from satchel.security import Allowance
     from satchel.skill.file_tree import Tree
+    from satchel.store.install_state import InstallState
     from satchel.store.planner import SelectedSkill
     from satchel.store.sources import Bundle
-    from satchel.store.tree_merge import InstallState
+    from satchel.store.sources.base import HubFinder
     from satchel.store.undo import HistoryEntry
     from satchel.store.workdir import Scope
 
@@ -68,7 +68,7 @@ def _recovering(
 
     @wraps(method)
     def planned(self: Store, *given: _Params.args, **named: _Params.kwargs) -> ChangePlan:
-        self.repaired = tuple(repair.text for repair in recover(self.scope))
+        self.repaired = tuple(recover(self.scope))
         try:
             return method(self, *given, **named)
         except SatchelError as exc:
@@ -88,8 +88,8 @@ class Store:
         *,
         trust: TrustStore,
         library: Library | None = None,
-        allow: Sequence[Allowance] = (),
         signer: Callable[[Tree], str] | None = None,
+        hubs: Callable[[], HubFinder] | None = None,
     ) -> None:
         """Create a store; nothing is read or written yet.
 
@@ -97,14 +97,14 @@ class Store:
             scope: The folders to change.
             trust: The trusted folders; an installed skill is added.
             library: Finds skills of other locations, for better refusals.
-            allow: Findings that the user accepts.
             signer: Returns the identity that signed a tree, or an empty string.
+            hubs: Returns the configured hubs; called when a source needs them.
         """
         self.scope = scope
         self.trust = trust
         self._library = library
-        self._allow = tuple(allow)
         self._signer = signer
+        self._hubs = hubs
         self.repaired: tuple[str, ...] = ()
         """What recovery did before the latest plan."""
 
@@ -166,12 +166,12 @@ class Store:
         everything: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ChangePlan:
-        """Plan the import of skills from a folder, an archive or a git repository.
+        """Plan the import of skills from a hub, a folder, an archive or a git repository.
 
         Args:
             source: A path or an address.
             skill_id: The id to install under; only for a single skill.
-            ref: Branch, tag or commit of a repository.
+            ref: Branch, tag or commit of a repository; versions of a hub's skill.
             path: The folder within the source.
             names: The skills to import, when there are several.
             everything: Import all skills.
@@ -184,7 +184,7 @@ class Store:
         """
         if skill_id:
             check_new_id(skill_id)
-        origin = source_of(source, base=self.scope.root)
+        origin = source_of(source, base=self.scope.root, hubs=self._hubs)
         with origin.fetch(ref=ref) as bundle:
             with disk_errors_as_refusal(source):
                 wanted = select_skills(
@@ -243,7 +243,7 @@ class Store:
         discard_edits: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ChangePlan:
-        """Plan updates from the sources; edits of the user are merged, or the step is refused.
+        """Plan updates from the sources; the step of an edited skill is refused.
 
         Args:
             names: The skills; all with a source when empty.
@@ -369,8 +369,8 @@ class Store:
         if not steps:
             if left:
                 raise _blocked(left)
-            repaired = [repair.text for repair in recover(self.scope)]
-            return Receipt(0, repaired=(*plan.stage.notes, *repaired), kept=kept)
+            repaired = (*plan.stage.repaired, *recover(self.scope))
+            return Receipt(0, repaired=repaired, kept=kept)
         pending = PendingChange(
             plan.op,
             join_names(f"`{step.id}`" for step in steps[:5]),
@@ -484,8 +484,8 @@ class Store:
     def rebuild_lock(self, *, dry_run: bool = False) -> tuple[list[str], list[str]]:
         """Rewrite a damaged lockfile; returns the ids with an entry and those without.
 
-        Valid entries stay. A damaged one is replaced by the newest in the history; a skill with
-        neither is no longer locked. This cannot be undone.
+        Valid entries stay, also those of both sides of a merge conflict; a skill without one is no
+        longer locked. This cannot be undone.
 
         Args:
             dry_run: Only return the ids.
@@ -493,11 +493,8 @@ class Store:
         Raises:
             Incomplete: the disk did not confirm it; `receipt` has the returned value.
         """
-        there = set(self._ids())
-        past = last_locked(self.scope)
-        sound = {name: entry for name, entry in past.items() if name in there}
-        sound |= recover_entries(self.scope.lock)
-        lost = sorted(name for name in there if name not in sound)
+        sound = recover_entries(self.scope.lock)
+        lost = sorted(name for name in self._ids() if name not in sound)
         if dry_run:
             return sorted(sound), lost
 
@@ -590,9 +587,9 @@ class Store:
         """A plan with its staging folder, which is deleted when `make` raises."""
         with ExitStack() as stack:
             stage = stack.enter_context(StagingFolder(self.scope))
-            stage.notes = (*stage.notes, *self.repaired)
+            stage.repaired = self.repaired
             lock = self.lock() if lock is None else lock
-            steps = list(make(StepBuilder(self.scope, stage, lock, self._allow)))
+            steps = list(make(StepBuilder(self.scope, stage, lock, self._hubs)))
             return ChangePlan(op, self.scope, steps, stage, stack.pop_all())
 
 

@@ -38,7 +38,7 @@ from satchel.store.journal import (
     refuse_repository,
     relative_to_work,
 )
-from satchel.store.recovery import Repair, locked_scope, recover_locked, sync_places, write_lockfile
+from satchel.store.recovery import locked_scope, recover_locked, sync_places, write_lockfile
 from satchel.store.trees import PathState, has_changed
 
 if TYPE_CHECKING:
@@ -108,14 +108,13 @@ def commit(scope: Scope, pending: PendingChange, stage: StagingFolder | None = N
         if stage is not None and (any(one.staged for one in pending.changes) or pending.bases):
             sync_tree(stage.path)
             sync_folder(scope.part("stage"))
-    with locked_scope(scope) as notes:
-        found = dict.fromkeys((*(stage.notes if stage is not None else ()), *notes))
-        repaired = [*(Repair("", (), text) for text in found), *recover_locked(scope)]
+    with locked_scope(scope):
+        repaired = [*(stage.repaired if stage is not None else ()), *recover_locked(scope)]
         try:
             return commit_locked(scope, pending, stage, repaired)
         except BaseException as exc:
-            for repair in repaired:
-                exc.add_note(repair.text)
+            for text in repaired:
+                exc.add_note(text)
             raise
 
 
@@ -123,10 +122,10 @@ def commit_locked(
     scope: Scope,
     pending: PendingChange,
     stage: StagingFolder | None = None,
-    repaired: Sequence[Repair] = (),
+    repaired: Sequence[str] = (),
 ) -> Receipt:
     """`commit` under the lock (`locked_scope`), with staged paths relative to the work folder."""
-    texts = tuple(repair.text for repair in repaired)
+    texts = tuple(repaired)
     with disk_errors_as_refusal(scope.root):
         for change in pending.changes:
             target = scope.target(change.id)
@@ -184,7 +183,7 @@ def _record(scope: Scope, pending: PendingChange, lock: Lock, after: Lock) -> Tr
 
 
 def _keep_bases(scope: Scope, bases: Mapping[str, str]) -> None:
-    """Move pristine copies to where merges find them. An unused one is pruned later."""
+    """Keep pristine copies. An unused one is pruned later."""
     for digest, path in bases.items():
         os.replace(path, scope.part("base", f"{digest}.zip"))
     if bases:

@@ -12,7 +12,6 @@ undone itself.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -21,13 +20,12 @@ from satchel.i18n import say
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
 from satchel.store.history import read_history, replay
 from satchel.store.journal import SkillChange
-from satchel.store.recovery import Repair, apply_rows, edited_note, locked_scope, recover_locked
+from satchel.store.recovery import apply_rows, edited_note, locked_scope, recover_locked
 from satchel.store.transaction import PendingChange, commit_locked
 from satchel.store.trees import digest_at, state_at
 from satchel.store.workdir import check_scope, is_ours
 
 if TYPE_CHECKING:
-    from satchel.library.lockfile import Lock
     from satchel.store.history import UndoState
     from satchel.store.journal import TransactionRecord
     from satchel.store.trees import PathState
@@ -117,8 +115,8 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0) -> Undone:
         LockBroken: the lockfile is damaged.
         Refused: the disk reports an error, the old folder is missing, or it cannot be undone.
     """
-    with locked_scope(scope) as work_notes:
-        repaired = [*(Repair("", (), text) for text in work_notes), *recover_locked(scope)]
+    with locked_scope(scope):
+        repaired = recover_locked(scope)
         edited: list[str] = []
         seen: dict[str, PathState] = {}
         with disk_errors_as_refusal(scope.part("history")):
@@ -162,24 +160,6 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0) -> Undone:
         receipt.trouble,
         tuple(changes),
     )
-
-
-def last_locked(scope: Scope) -> Lock:
-    """The newest lockfile entry of each skill in the history.
-
-    Raises:
-        Refused: the history cannot be read.
-    """
-    with disk_errors_as_refusal(scope.part("history")):
-        if not is_ours(scope):
-            return {}
-        check_scope(scope)
-        records = read_history(scope).records
-    lock: Lock = {}
-    for record in records:
-        with suppress(LockBroken):
-            lock = apply_rows(lock, record.locked, record.rows("after"))
-    return lock
 
 
 def _next_record(

@@ -1,7 +1,7 @@
 """Steps for updates, renames, edits and the installation of locked skills.
 
 Each source is fetched once, however many skills came from it. A skill whose source cannot be
-reached, or whose edits conflict with the update, is a refused step: the others are updated.
+reached, or which the user edited, is a refused step: the others are updated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from satchel.errors import Changed, Conflict, NotFound, Refused, SatchelError
-from satchel.i18n import join_names, say
+from satchel.i18n import say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import skill_md_name
@@ -20,7 +20,6 @@ from satchel.store.archive import open_archive
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
 from satchel.store.plan import ChangeStep
 from satchel.store.sources import find_skills, source_from, subtree
-from satchel.store.tree_merge import merge_trees
 from satchel.store.trees import ComposedTree, HashedTree, PathState, read_content
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def plan_update(
         with ExitStack() as stack:
             try:
                 place = members[0].place._replace(ref=wanted, commit="", path="")
-                source = source_from(place, base=builder.scope.root)
+                source = source_from(place, base=builder.scope.root, hubs=builder.hubs)
                 bundle = stack.enter_context(source.fetch(ref=wanted))
             except SatchelError as exc:
                 for entry in members:
@@ -92,8 +91,16 @@ def _update_step(
             if mine is not None and theirs.digest == known:
                 return _same(entry, mine.digest)
             if mine is None or mine.digest == known or discard_edits:
-                return builder.from_tree(entry.id, theirs, place, signer=signer)
-            return _merge_step(builder, entry, mine, theirs, place)
+                step = builder.from_tree(entry.id, theirs, place, signer=signer)
+                notes = bundle.notes if place.kind == "hub" else ()  # version, key and verdict
+                return step._replace(notes=(*notes, *step.notes))
+            renamed = _renamed_again(builder, entry, mine, theirs)
+            if renamed is None:
+                raise Conflict(
+                    say("`{name}` has your edits, so it was not updated", name=entry.id),
+                    _discard_hint(entry),
+                )
+            return builder.from_tree(entry.id, renamed, place, upstream=theirs)
     except SatchelError as exc:
         return builder.refused(entry.id, exc)._replace(name=entry.name)
 
@@ -114,40 +121,16 @@ def _find_again(bundle: Bundle, place: LockedSource) -> Tree:
     return subtree(bundle.tree, place.path)
 
 
-def _merge_step(
-    builder: StepBuilder,
-    entry: LockEntry,
-    mine: HashedTree,
-    theirs: HashedTree,
-    place: LockedSource,
-) -> ChangeStep:
-    """A step with the source's version and the user's edits merged.
-
-    Raises:
-        Conflict: both changed the same lines, or the base of the edits is not kept.
-    """
+def _renamed_again(
+    builder: StepBuilder, entry: LockEntry, mine: HashedTree, theirs: HashedTree
+) -> Tree | None:
+    """The source's version under the user's name; None when there are other edits than that."""
     base = open_base(builder.scope, entry)
-    if base is None:
-        raise Conflict(
-            say("`{name}` has edits of yours, and the version they began with is gone",
-                name=entry.id),
-            _discard_hint(entry),
-        )  # fmt: skip
-    merged = merge_trees(base, mine, theirs)
-    if merged.tree is None:
-        raise Conflict(
-            say("Your edits of `{name}` and the update change the same lines of {files}",
-                name=entry.id, files=join_names(f"`{path}`" for path in merged.conflicts)),
-            _discard_hint(entry),
-        )  # fmt: skip
-    step = builder.from_tree(entry.id, merged.tree, place, upstream=theirs, kept=merged.kept)
-    if step.after is None or mine.digest == entry.tree:
-        return step
-    # Edits that were not locked stay unlocked: only the source's version is locked.
-    locked = theirs.fingerprint
-    return step._replace(
-        after=step.after._replace(tree=locked.digest, files=locked.files, upstream="")
-    )
+    if base is None or MANIFEST in base.fingerprint.files:
+        return None
+    if HashedTree(_with_name(base, entry.id, entry.id)).digest != mine.digest:
+        return None
+    return _with_name(theirs, entry.id, entry.id)
 
 
 def _discard_hint(entry: LockEntry) -> str:
@@ -343,7 +326,8 @@ def _locked_tree(
     key = (place.kind, place.url, place.ref, place.commit)
     if key not in fetched:
         try:
-            source = source_from(place._replace(path=""), base=builder.scope.root)
+            place_of_all = place._replace(path="")
+            source = source_from(place_of_all, base=builder.scope.root, hubs=builder.hubs)
             fetched[key] = stack.enter_context(source.fetch(ref=place.ref, commit=place.commit))
         except SatchelError as exc:
             fetched[key] = exc

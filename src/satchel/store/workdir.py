@@ -9,8 +9,7 @@ R is `.agents` of a project, or `~/.config/agents` for all projects.
 `.satchel/owner` holds an id derived from the user's key and the path (`library/ownership.py`). A
 work folder without it came with a clone or a copy, belongs to another user, or the project was
 moved. It is ignored: readers see an empty history, and every change is refused until it is removed.
-Without a state folder the key lives as long as the process. A scope without `marks` is not checked,
-which tests use.
+A scope without `marks` is not checked, which tests use.
 """
 
 from __future__ import annotations
@@ -185,17 +184,16 @@ def is_ours(scope: Scope) -> bool:
     return bool(key) and owner_id(key, scope.work) in _owners(scope)
 
 
-def claim_work_folder(scope: Scope) -> list[str]:
-    """Check the owner of the work folder, or set it in an unused one; returns notes.
+def claim_work_folder(scope: Scope) -> None:
+    """Check the owner of the work folder, or set it in an unused one.
 
     Raises:
         AccessDenied: it belongs to another owner.
         OSError: it cannot be read or written.
     """
     if not scope.marks:
-        return []
-    key, why = load_or_create_key(scope.marks)
-    wanted = owner_id(key, scope.work)
+        return
+    wanted = owner_id(load_or_create_key(scope.marks), scope.work)
     if wanted not in _owners(scope):
         # Read again: another process of this user may have written it meanwhile.
         if not _is_unused(scope) and wanted not in _owners(scope):
@@ -207,16 +205,6 @@ def claim_work_folder(scope: Scope) -> list[str]:
             )  # fmt: skip
         make_folders(scope.work)
         write_atomic(scope.part(OWNER_FILE), f"{wanted}\n".encode())
-    if not why:
-        return []
-    return [
-        say(
-            "`{path}` cannot be written ({reason}), so this change cannot be undone later, and the "
-            "next one is refused until `.satchel` is removed",
-            path=scope.marks,
-            reason=why,
-        )
-    ]
 
 
 def _owners(scope: Scope) -> list[str]:
@@ -239,15 +227,15 @@ def _is_unused(scope: Scope) -> bool:
         return True
 
 
-def prepare_scope(scope: Scope) -> list[str]:
-    """Create the work folder where it is missing; returns notes about it.
+def prepare_scope(scope: Scope) -> None:
+    """Create the work folder where it is missing.
 
     Raises:
         AccessDenied: a link in the scope leads elsewhere, or it belongs to another owner.
         OSError: it cannot be created.
     """
     check_places(scope)
-    said = claim_work_folder(scope)
+    claim_work_folder(scope)
     check_scope(scope)
     ignore = scope.part(".gitignore")
     if not (os.path.isfile(ignore) and all(os.path.isdir(scope.part(name)) for name in PARTS)):
@@ -255,4 +243,3 @@ def prepare_scope(scope: Scope) -> list[str]:
             make_folders(scope.part(name))
         if not os.path.isfile(ignore):
             write_atomic(ignore, b"*\n")
-    return said

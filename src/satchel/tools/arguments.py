@@ -11,9 +11,8 @@ Arguments are split as a shell would, with quotes. The text is scanned once, so 
 in an argument is not substituted. Arguments without a placeholder are appended as `ARGUMENTS: …`.
 With empty arguments nothing is appended and placeholders become empty.
 
-In real skills `$1` is mostly money, SQL or awk. It is a placeholder where the author uses arguments
-(the fields `arguments` or `argument-hint`, or `$ARGUMENTS` in the text). Elsewhere it is one only
-in prose, and only when that argument was given.
+In real skills `$1` is mostly money, SQL or awk. It is a placeholder only where the author uses
+arguments: the fields `arguments` or `argument-hint`, or `$ARGUMENTS` in the text.
 """
 
 from __future__ import annotations
@@ -24,11 +23,6 @@ from typing import Any, NamedTuple
 from satchel.skill.metadata import as_words
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
-_PROSE = re.compile(
-    r"(?<![&.}/–-])\\?\$\d(?![$(\[]|[.,:%+/–-][\w$]| ?(?:million|billion|per|USD)\b)"
-)
-"""`$1` as a word of a sentence, not an amount of money."""
 _FORMS = (
     r"(?P<all>\\?\$ARGUMENTS(?:\[(?P<index>\d{1,3})\]|(?![A-Za-z0-9_])))"
     r"|(?P<folder>\\?\$\{(?:CLAUDE_)?SKILL_DIR\})"
@@ -44,8 +38,6 @@ class Applied(NamedTuple):
     text: str
     filled: int
     """Number of placeholders that were filled."""
-    appended: bool
-    """Whether the arguments were appended."""
 
 
 def argument_names(value: Any) -> tuple[str, ...]:
@@ -90,30 +82,28 @@ def apply_arguments(
     """
     given = bool(args.strip())
     if "$" not in body:
-        return _append(body, args, 0) if given else Applied(body, 0, appended=False)
+        return _append(body, args, 0) if given else Applied(body, 0)
     filling = _Substitution(body, args if given else "", base_dir, names, hint)
     text = filling.pattern.sub(filling.fill, body)
     if given and not filling.complete():
         return _append(text, args, filling.filled)
-    return Applied(text, filling.filled, appended=False)
+    return Applied(text, filling.filled)
 
 
 def _append(text: str, args: str, filled: int) -> Applied:
-    return Applied(f"{text.rstrip()}\n\nARGUMENTS: {args.strip()}", filled, appended=True)
+    return Applied(f"{text.rstrip()}\n\nARGUMENTS: {args.strip()}", filled)
 
 
 class _Substitution:
     def __init__(
         self, body: str, args: str, base_dir: str, names: tuple[str, ...], hint: str
     ) -> None:
-        self._body = body
         self._args = args
         self._base_dir = base_dir
         self._names = names
         self._words = split_arguments(args)
         self._declared_count = len(names) or len(_HINTED.findall(hint))
         self._uses_arguments = bool(self._declared_count) or "$ARGUMENTS" in body
-        self._fences: list[tuple[int, int]] | None = None
         self._whole = False
         self._used: set[int] = set()
         self.filled = 0
@@ -153,9 +143,7 @@ class _Substitution:
         if kind == "named":
             return self._word(self._names.index(match.group("name")), escaped=escaped)
         number = int(match.group("number"))
-        if number > len(self._words) and number > self._declared_count:
-            return None
-        if not self._uses_arguments and not self._in_prose(match.start()):
+        if not self._uses_arguments or number > max(len(self._words), self._declared_count):
             return None
         return self._word(number - 1, escaped=escaped)
 
@@ -165,10 +153,3 @@ class _Substitution:
         if not escaped:
             self._used.add(index)
         return self._words[index]
-
-    def _in_prose(self, at: int) -> bool:
-        if not _PROSE.match(self._body, at):
-            return False
-        if self._fences is None:
-            self._fences = [match.span() for match in _FENCE.finditer(self._body)]
-        return not any(start <= at < end for start, end in self._fences)

@@ -100,11 +100,7 @@ class Folder(NamedTuple):
     files: tuple[tuple[str, int], ...]
     """Path below the folder, with `/`, and size in bytes; a limited number."""
     total: int
-    """Number of files, as far as the walk went."""
-    complete: bool
-    """False when the walk reached its limit: there are more than `total`."""
-    left_out: int
-    """Links that lead out of the folder, and special files."""
+    """Number of files."""
     revision: str
     """Changes when a file is added, removed, renamed, edited or touched."""
 

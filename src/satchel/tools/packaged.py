@@ -7,17 +7,16 @@ imported. A broken package is reported and affects no other.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from satchel._optional import renamed
-from satchel.i18n import join_names, model_language, say
+from satchel.errors import InvalidInput
+from satchel.i18n import join_names, model_language, render, say
 from satchel.settings import is_enabled
 from satchel.tools.base import Tool
-from satchel.tools.framing import encodable, one_line
 from satchel.tools.workspace import MAX_TEXT_CHARS, Failure, Text, ToolFailed, Workspace
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ __all__ = [
 ]
 
 Kind = Literal["string", "integer", "number", "boolean", "array"]
+_LEAST = {"string": "minLength", "array": "minItems"}
 
 
 class PackagedParameter(NamedTuple):
@@ -118,6 +118,8 @@ class PackagedTool(NamedTuple):
             rule: dict[str, Any] = {"type": one.type, "description": one.description.to(language)}
             if one.default is not None:
                 rule["default"] = one.default
+            if one.required and one.type in _LEAST:
+                rule[_LEAST[one.type]] = 1
             properties[one.name] = {**rule, **one.rule}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         required = [one.name for one in self.parameters if one.required]
@@ -189,26 +191,26 @@ class EntryPoint(NamedTuple):
     value: str
     """`module:attribute`."""
     package: str
-    version: str
+    """Name and version of its distribution."""
 
 
-_found: dict[tuple[str, tuple[str, ...]], list[EntryPoint]] = {}
+_found: dict[tuple[str, ...], list[EntryPoint]] = {}
 
 
-def entry_points(group: str) -> list[EntryPoint]:
-    """Installed entry points of a group, by package, then by name.
+def entry_points() -> list[EntryPoint]:
+    """The entry points of packaged skills; ours first, then by package and name.
 
     Cached for each `sys.path`: a package installed later is seen by the next process.
     """
-    key = (group, tuple(sys.path))
+    key = tuple(sys.path)
     if key not in _found:
         from importlib import metadata
 
         found = [
-            EntryPoint(one.name, one.value.partition("[")[0].strip(), *_distribution_of(one.dist))
-            for one in metadata.entry_points(group=group)
+            EntryPoint(one.name, one.value.partition("[")[0].strip(), _distribution_of(one.dist))
+            for one in metadata.entry_points(group=GROUP)
         ]
-        found.sort(key=lambda one: (one.package != "satchel", one.package, one.name))
+        found.sort(key=lambda one: (not one.package.startswith("satchel "), one.package, one.name))
         _found[key] = found
     return list(_found[key])
 
@@ -218,14 +220,14 @@ def clear_entry_points() -> None:
     _found.clear()
 
 
-def _distribution_of(package: Distribution | None) -> tuple[str, str]:
-    """Normalised name and version; empty when the metadata lacks them."""
+def _distribution_of(package: Distribution | None) -> str:
+    """Normalised name, and version; empty when the metadata lacks them."""
     try:
         found = (package.name, package.version) if package is not None else ("", "")
     except Exception:  # noqa: BLE001 - each finder fails in its own way
-        return "", ""
+        return ""
     name, version = (str(one or "") for one in found)
-    return name.lower().replace("_", "-").replace(".", "-"), version
+    return f"{name.lower().replace('_', '-').replace('.', '-')} {version}".strip()
 
 
 GROUP = "satchel.skills"
@@ -299,32 +301,23 @@ def packaged_problems(settings: Settings | None = None) -> list[Problem]:
 def find_packaged(env: Mapping[str, str] | None = None) -> list[Packaged]:
     """Every installed packaged skill, enabled or not. Never raises.
 
-    Satchel's own come first, then by the package's name. The first skill of a name wins, and the
-    first tool of a name: a later package does not replace existing tools.
+    Satchel's own come first, then by the package's name. The first skill of a name wins; a tool
+    that an earlier one has is not replaced.
     """
     found: list[Packaged] = []
     names: dict[str, str] = {}
-    tools: dict[str, str] = {}
-    for point in entry_points(GROUP):
+    for point in entry_points():
         one = _inspect(point, env)
         if one.name in names:
             reason = say("`{name}` is the one of `{owner}`", name=one.name, owner=names[one.name])
             one = one._replace(state="shadowed", reason=reason)
         names.setdefault(one.name, one.package)
-        if one.state == "enabled" and one.skill is not None:
-            taken = [tool.name for tool in one.skill.tools if tool.name in tools]
-            if taken:
-                owner = tools[taken[0]]
-                reason = say("`{name}` is the one of `{owner}`", name=taken[0], owner=owner)
-                one = one._replace(state="shadowed", reason=reason)
-            else:
-                tools.update((tool.name, one.package) for tool in one.skill.tools)
         found.append(one)
     return found
 
 
 def _inspect(point: EntryPoint, env: Mapping[str, str] | None) -> Packaged:
-    package = f"{point.package} {point.version}".strip()
+    package = point.package
     if not _NAME.fullmatch(point.name):
         return Packaged(point.name, package, "broken", None, _wrong_name(point.name))
     switch = switch_of(point.name)
@@ -399,10 +392,6 @@ WRONG_ARGUMENTS = Failure(
     Text("The arguments are wrong", "参数错误"),
     Text("{slips}"),
     Text("The parameters are {names}", "可用参数：{names}"),
-    Text(
-        "One is missing, empty, unknown or of another type; all slips are named at once",
-        "缺少、为空、未知或类型不符；一次列出全部问题",
-    ),
 )
 FAULT = Failure(
     "fault",
@@ -412,27 +401,9 @@ FAULT = Failure(
     Text(
         "Do not repeat the call; tell the user that it failed", "请勿重复调用，请告知用户调用失败"
     ),
-    Text("A bug in the package", "该技能包存在缺陷"),
 )
 ALWAYS = (WRONG_ARGUMENTS, FAULT)
 """Failures that every packaged tool has."""
-
-_MISSING = Text("`{name}` is missing", "缺少 `{name}`")
-_UNKNOWN = Text("there is no parameter `{name}`", "没有参数 `{name}`")
-_EMPTY = Text("`{name}` is empty", "`{name}` 为空")
-_LONG = Text(
-    "`{name}` has {count} characters, limit {limit}", "`{name}` 有 {count} 个字符，上限 {limit}"
-)
-_SMALL = Text("`{name}` must be at least {limit}", "`{name}` 不得小于 {limit}")
-_GREAT = Text("`{name}` must be at most {limit}", "`{name}` 不得大于 {limit}")
-_OTHER = Text("`{name}` must be {kind}", "`{name}` 必须是{kind}")
-_KINDS = {
-    "string": Text("a text", "文本"),
-    "integer": Text("a whole number", "整数"),
-    "number": Text("a number", "数字"),
-    "boolean": Text("true or false", "true 或 false"),
-    "array": Text("a list", "列表"),
-}
 
 
 class PackageTool(Tool):
@@ -454,48 +425,14 @@ class PackageTool(Tool):
         Raises:
             ToolFailed: with all errors in the message.
         """
-        found: dict[str, Any] = {}
-        errors: list[str] = []
-        rules = {one.name: one for one in self._tool.parameters}
-        for name, value in arguments.items():
-            if name not in rules:
-                errors.append(self._say(_UNKNOWN, name=one_line(encodable(name), 60)))
-            elif value is not None:  # models write null for what they leave out
-                found[name] = _normalised(rules[name].type, value)
-                errors += self._value_errors(rules[name], found[name])
-        for name, rule in rules.items():
-            if name not in found:
-                if rule.required:
-                    errors.append(self._say(_MISSING, name=name))
-                else:
-                    found[name] = rule.default
-        if errors:
-            names = ", ".join(f"`{name}`" for name in rules)
-            said = "; ".join(errors)
+        try:
+            return super().check(arguments)
+        except InvalidInput as exc:
+            said = render(exc.message) if self._language == "zh" else str(exc.message)
+            names = ", ".join(f"`{one.name}`" for one in self._tool.parameters)
             failed = ToolFailed(WRONG_ARGUMENTS, slips=said, names=names)
             failed.message = WRONG_ARGUMENTS.message(self._language, failed.values)
-            raise failed
-        return found
-
-    def _value_errors(self, rule: PackagedParameter, value: Any) -> list[str]:
-        name, limits = rule.name, rule.rule
-        if not _has_type(rule.type, value):
-            kind = _KINDS[rule.type].to(self._language)
-            return [self._say(_OTHER, name=name, kind=kind)]
-        if isinstance(value, str | list):
-            count = len(value.strip() if isinstance(value, str) else value)  # pyright: ignore[reportUnknownArgumentType]
-            least = limits.get("minLength", limits.get("minItems", 1 if rule.required else 0))
-            most = limits.get("maxLength", limits.get("maxItems", count))
-            if count < least:
-                return [self._say(_EMPTY, name=name)]
-            if count > most:
-                return [self._say(_LONG, name=name, count=count, limit=most)]
-        elif not isinstance(value, bool):
-            if value < limits.get("minimum", value):
-                return [self._say(_SMALL, name=name, limit=limits["minimum"])]
-            if value > limits.get("maximum", value):
-                return [self._say(_GREAT, name=name, limit=limits["maximum"])]
-        return []
+            raise failed from None
 
     def run(self, call: ToolCall) -> Envelope:
         """Run the call."""
@@ -528,21 +465,6 @@ _CUT = Text(
     "[Cut to {limit} of {total} characters: ask for less at once]",
     "[已截断为 {limit} / {total} 个字符：请缩小范围]",
 )
-
-
-def _normalised(kind: str, value: Any) -> Any:
-    """Models write `3.0` for 3, and lone surrogates that no reply can carry."""
-    if kind == "integer" and isinstance(value, float) and math.isfinite(value) and not value % 1:
-        return int(value)
-    return encodable(value) if isinstance(value, str) else value
-
-
-def _has_type(kind: str, value: Any) -> bool:
-    if kind == "boolean" or isinstance(value, bool):
-        return kind == "boolean" and isinstance(value, bool)
-    if kind == "number":
-        return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-    return isinstance(value, {"string": str, "integer": int, "array": list | tuple}[kind])
 
 
 __getattr__ = renamed(__name__, {"Answer": "ToolAnswer"})

@@ -7,13 +7,12 @@ A pattern names a tool and, in parentheses, what it is called with:
     Bash(git:*)           `git` with any arguments, without further shell commands
     Bash(npm run *)       a glob over the text
     Write(docs/*)         a path below `docs`, however it is written
-    WebFetch(domain:x.y)  an address on that host, or below it
 
 A pattern that allows must match with certainty (`matches_certainly`); one that forbids matches in
 doubt (`may_match`). So `Bash(git:*)` does not allow `git log; rm x`, but does forbid it. An
 allowing pattern needs exactly one parameter that is the subject of the call, and no other parameter
 that could matter; for a forbidding pattern any value may be the subject. Paths are compared as
-paths and addresses by their host, never as text alone.
+paths, never as text alone. `domain:` is always in doubt: it allows no address, and forbids all.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ _WRAPPERS = frozenset((
 ))  # fmt: skip
 """Words after which a shell runs what follows."""
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:[\\/]{2}\S*", re.IGNORECASE)
 _SUSPECT = re.compile(r"[\x00-\x20\x7f\\]")
 _MAX_NESTING_DEPTH = 20
 _MAX_PATH_CHARS = _MAX_INTEGER_BITS = 4_096
@@ -111,13 +109,11 @@ def matches_certainly(rule: str, arguments: Mapping[str, Any], base: BaseFolder 
     if found is None:
         return False
     parameter, text = found
-    if parameter in _ADDRESSES:
-        return _certain_address(rule, text)
-    if rule.startswith("domain:"):
+    if rule.startswith("domain:") or (parameter in _ADDRESSES and _SUSPECT.search(text)):
         return False
     if parameter in _PATHS:
         return _certain_path(rule, text, base)
-    if parameter not in _NAMES and _OPERATORS.search(text):
+    if parameter not in _NAMES | _ADDRESSES and _OPERATORS.search(text):
         return False
     return rule in {"", "*"} or _starts_or_is(rule, text)
 
@@ -163,17 +159,6 @@ def _certain_path(rule: str, text: str, base: BaseFolder) -> bool:
     )
 
 
-def _certain_address(rule: str, text: str) -> bool:
-    if _SUSPECT.search(text):
-        return False
-    if rule in {"", "*"}:
-        return True
-    if rule.startswith("domain:"):
-        host = _host(text) if re.match(r"https?://", text, re.IGNORECASE) else None
-        return host is not None and _below(host, rule)
-    return glob_match(rule, text)
-
-
 def _starts_or_is(rule: str, text: str) -> bool:
     if rule.endswith(":*"):
         start = rule[:-2].rstrip()
@@ -187,7 +172,7 @@ def _starts_or_is(rule: str, text: str) -> bool:
 def may_match(rule: str, arguments: Mapping[str, Any], base: BaseFolder = NOWHERE) -> bool:
     """Whether a rule covers a call, or a part of it, in any interpretation of its arguments."""
     rule = rule.strip()
-    if rule in {"", "*"}:
+    if rule in {"", "*"} or rule.startswith("domain:"):
         return True
     texts: list[tuple[str, str]] = []
     try:
@@ -197,8 +182,6 @@ def may_match(rule: str, arguments: Mapping[str, Any], base: BaseFolder = NOWHER
         return True
     if not texts:
         return True
-    if rule.startswith("domain:"):
-        return any(_possible_host(rule, key, text) for key, text in texts)
     folded = rule.casefold()
     return any(
         _possible_command(folded, text, whole=key in _HARMLESS) or _possible_path(rule, text, base)
@@ -287,36 +270,6 @@ def _possible_path(rule: str, text: str, base: BaseFolder) -> bool:
     if not any(sign in rule for sign in "*?"):
         meant.add(base.real(rule).casefold())
     return any(glob_match(one, way) for one in meant for way in ways)
-
-
-def _possible_host(rule: str, key: str, text: str) -> bool:
-    text = text.strip()
-    if key in _ADDRESSES:
-        if _SUSPECT.search(text):
-            return True
-        host = _host(text if "://" in text else f"//{text}")
-        return host is None or _below(host, rule)
-    for found in _ADDRESS.findall(text):
-        host = None if _SUSPECT.search(found) else _host(found)
-        if host is None or _below(host, rule):
-            return True
-    return _below(text.casefold().rstrip("."), rule)
-
-
-def _host(address: str) -> str | None:
-    """The host of an address; None when programs may disagree about it."""
-    from urllib.parse import unquote, urlsplit
-
-    try:
-        host = urlsplit(address).hostname
-        return unquote(host).encode("idna").decode().lower().rstrip(".") if host else None
-    except ValueError:  # UnicodeError is one
-        return None
-
-
-def _below(host: str, rule: str) -> bool:
-    wanted = rule.removeprefix("domain:").strip().lower().removeprefix("*.").rstrip(".")
-    return bool(wanted) and (host == wanted or host.endswith("." + wanted))
 
 
 ALIASES = {"Read": "ReadFile"}

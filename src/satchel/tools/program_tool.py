@@ -109,6 +109,13 @@ _NO_FILE = re.compile(
     re.IGNORECASE,
 )
 """How runtimes report that a file is missing or may not be opened."""
+_NO_NETWORK = re.compile(
+    r"address family not supported|EAFNOSUPPORT|network is unreachable|ENETUNREACH"
+    r"|temporary failure in name resolution|EAI_AGAIN|name or service not known"
+    r"|failed to resolve|no such host",
+    re.IGNORECASE,
+)
+"""How runtimes report that there is no network."""
 _MAX_DETAIL_CHARS = 300
 _MAX_QUOTE_CHARS = 60
 _MAX_PATH_CHARS = 1_000
@@ -220,6 +227,8 @@ class ProgramTool(Tool):
                 key=call.key,
             )
         )
+        if secrets and result.fault not in _UNQUOTED:
+            result = result._replace(detail="")  # a quotation may hold a part of a secret
         return self._reply(call, _redacted(result, redactor, limits), limits, redactor.count)
 
     def _permissions(self, secrets: tuple[tuple[str, str], ...]) -> ProgramPermissions:
@@ -299,7 +308,7 @@ class ProgramTool(Tool):
     ) -> Envelope:
         """The envelope for an error that the program reports; its message is the next step."""
         message = one_line(result.error, _MAX_ERROR_CHARS)
-        step = self._file_access_hint(call, result) or ""
+        step = self._permission_hint(call, result) or ""
         reply = call.fail("EXECUTION_ERROR", message, step, data)
         text = self._framed(result.error[:_MAX_ERROR_CHARS], "error")
         if result.output:
@@ -320,7 +329,7 @@ class ProgramTool(Tool):
         data["fault"] = fault
         shown = _shortened(result.detail, fault)
         code = "TIMEOUT" if fault == "timeout" else "EXECUTION_ERROR"
-        step = self._file_access_hint(call, result) or self._next_step(fault, limits)
+        step = self._permission_hint(call, result) or self._next_step(fault, limits)
         failed = whole = self._failed(f"`{fault}`")
         if shown:
             whole = self._failed(shown)
@@ -352,14 +361,19 @@ class ProgramTool(Tool):
         text = "This is a fault of the skill: tell the user, and go on"
         return Message(text, people=people, path=path)
 
-    def _file_access_hint(self, call: ToolCall, result: RunResult) -> Message | None:
-        """The next step when a program without file access seems to miss a file.
+    def _permission_hint(self, call: ToolCall, result: RunResult) -> Message | None:
+        """The next step when a program seems to miss a permission.
 
         That is when a runtime reports it, or when an argument is the path of a file of the project.
         """
-        if self._source.manifest.files.access != "none":
-            return None
+        manifest = self._source.manifest
         words = f"{result.error}\n{result.detail}\n{result.stderr}"
+        if not manifest.network and _NO_NETWORK.search(words):
+            return for_person(
+                Message("It may not use the network: add `network: true` to its `skill.yaml`")
+            )
+        if manifest.files.access != "none":
+            return None
         if not _NO_FILE.search(words) and not any(map(self._has_file, call.arguments.values())):
             return None
         return for_person(
@@ -458,9 +472,9 @@ def _redacted(result: RunResult, redactor: Redactor, limits: ProgramLimits) -> R
         output=output[: limits.output],
         truncated=result.truncated + cut,
         error=encodable(redactor.text(result.error)),
-        detail=map_text(result.detail, lambda text: encodable(redactor.fragments(text))),
+        detail=map_text(result.detail, encodable),
         data=redactor.value(result.data),
-        denied=tuple(encodable(redactor.fragments(one)) for one in result.denied),
+        denied=tuple(encodable(redactor.text(one)) for one in result.denied),
         stderr=encodable(redactor.pieces(result.stderr)),
     )
     counted = redactor.count  # `raw` repeats what was counted

@@ -50,7 +50,6 @@ class TextPage(NamedTuple):
     """Number of lines of the whole text."""
     next_line: int
     """Where the rest begins; 0 when nothing was cut."""
-    next_column: int
 
 
 def decode(data: bytes, *, cut: bool) -> tuple[str | None, str]:
@@ -74,31 +73,28 @@ def decode(data: bytes, *, cut: bool) -> tuple[str | None, str]:
         return data.decode("utf-8", "replace"), "invalid-utf-8"
 
 
-def cut_page(text: str, *, first: int, count: int | None, column: int, limit: int) -> TextPage:
+def cut_page(text: str, *, first: int, count: int | None, limit: int) -> TextPage:
     """Cut out `count` lines from `first` on, and of them at most `limit` characters.
 
-    Reaching `count` is no truncation; only `limit` makes a page partial.
+    Reaching `count` is no truncation; only `limit` makes a page partial. The rest of a line that is
+    longer than `limit` is left out.
     """
     rows = _LINES.findall(text)
     total = len(rows)
     if first > total:
-        return TextPage("", first, first - 1, total, 0, 1)
+        return TextPage("", first, first - 1, total, 0)
     wanted = rows[first - 1 : None if count is None else first - 1 + int(count)]
-    if column > 1:
-        wanted[0] = wanted[0][column - 1 :]
     taken: list[str] = []
     room = limit
     for at, row in enumerate(wanted):
         if len(row) > room:
             line = first + at
             if taken:
-                return TextPage("".join(taken), first, line - 1, total, line, 1)
-            # A single line is too long: cut it, and continue within it.
-            start = column if at == 0 else 1
-            return TextPage(row[:room], first, line, total, line, start + room)
+                return TextPage("".join(taken), first, line - 1, total, line)
+            return TextPage(row[:room], first, line, total, line + 1)
         taken.append(row)
         room -= len(row)
-    return TextPage("".join(taken), first, first + len(wanted) - 1, total, 0, 1)
+    return TextPage("".join(taken), first, first + len(wanted) - 1, total, 0)
 
 
 MAX_READ_BYTES = 16 * 1024 * 1024
@@ -178,11 +174,6 @@ class ReadFileTool(Tool):
                 "minimum": 1,
             },
             "limit": {"type": "integer", "description": "How many lines to read", "minimum": 1},
-            "column": {
-                "type": "integer",
-                "description": "First character of that line, counted from 1; for very long lines",
-                "minimum": 1,
-            },
         },
         "required": ["path"],
         "additionalProperties": False,
@@ -496,7 +487,6 @@ class ReadFileTool(Tool):
             text,
             first=int(given.get("offset", 1)),
             count=given.get("limit"),
-            column=int(given.get("column", 1)),
             limit=max(self._settings.reading.limit, 1),
         )
         if page.lines and page.first > page.lines:
@@ -662,10 +652,12 @@ def _reply(
     notes: list[str] = []
     if page.next_line:
         data["truncated"] = True
-        column = f" and column {page.next_column}" if page.next_column > 1 else ""
-        notes.append(
-            f"There is more. Call ReadFile again with offset {page.next_line}{column} for the rest."
-        )
+        if not page.content.endswith("\n"):
+            notes.append(f"Line {page.last} is too long: the rest of it is left out.")
+        if page.next_line <= page.lines:
+            notes.append(
+                f"There is more. Call ReadFile again with offset {page.next_line} for the rest."
+            )
     elif size > MAX_READ_BYTES:
         data["truncated"] = True
         notes.append(

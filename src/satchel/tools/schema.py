@@ -14,7 +14,7 @@ from satchel.i18n import Message, join_messages
 from satchel.tools.framing import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _MAX_ECHO_DEPTH = 6
 _MAX_ECHO_BITS = 4_000  # beyond this Python refuses to write a number out
@@ -24,6 +24,7 @@ _KINDS = {
     "integer": Message("a whole number"),
     "number": Message("a number"),
     "boolean": Message("true or false"),
+    "array": Message("a list"),
 }
 
 
@@ -129,6 +130,12 @@ def _value_error(value: Any, rule: Mapping[str, Any]) -> str:
         return "" if isinstance(value, bool) else wrong
     if kind in ("integer", "number"):
         return _number_error(value, rule, wrong)
+    if kind == "array":
+        return (
+            _list_error(cast("list[Any]", value), rule)
+            if isinstance(value, list | tuple)
+            else wrong
+        )
     if not isinstance(value, str):
         return wrong
     if len(value.strip()) < rule.get("minLength", 0):
@@ -138,6 +145,16 @@ def _value_error(value: Any, rule: Mapping[str, Any]) -> str:
             "has {count} characters; at most {most} are taken",
             count=f"{len(value):,}",
             most=f"{rule['maxLength']:,}",
+        )
+    return ""
+
+
+def _list_error(value: Sequence[Any], rule: Mapping[str, Any]) -> str:
+    if len(value) < rule.get("minItems", 0):
+        return Message("is empty")
+    if len(value) > rule.get("maxItems", len(value)):
+        return Message(
+            "has {count} entries; at most {most} are taken", count=len(value), most=rule["maxItems"]
         )
     return ""
 

@@ -135,8 +135,6 @@ class Redactor:
         # The longest first: a short form may be part of a longer one.
         parts = sorted(needles, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, parts))) if parts else None
-        self._parts: dict[str, str] = {}
-        """Substrings that `fragments` redacts, made at its first call."""
         self.count = 0
         """Number of replacements."""
 
@@ -154,34 +152,6 @@ class Redactor:
             first, mark, last = first[: gap.start()], gap.group(), first[gap.end() :]
         first = self._redact_edge(first, at_end=True)
         return f"{first}{mark}{self._redact_edge(last, at_end=False)}"
-
-    def fragments(self, text: str) -> str:
-        """Redact a message that quotes output cut at any place.
-
-        Removes every part of a secret of at least `MIN_SECRET_CHARS` characters, and so also
-        ordinary words that occur in a secret: for error messages, not for answers.
-        """
-        text = self.text(text)
-        if self._pattern is None or not text:
-            return text
-        if not self._parts:
-            for form, name in self._needles.items():
-                for at in range(len(form) - MIN_SECRET_CHARS + 1):
-                    self._parts.setdefault(form[at : at + MIN_SECRET_CHARS], name)
-        found: list[str] = []
-        at = 0
-        while at < len(text):
-            name = self._parts.get(text[at : at + MIN_SECRET_CHARS])
-            if name is None:
-                found.append(text[at])
-                at += 1
-                continue
-            self.count += 1
-            found.append(name)
-            at += MIN_SECRET_CHARS
-            while at < len(text) and text[at - MIN_SECRET_CHARS + 1 : at + 1] in self._parts:
-                at += 1
-        return "".join(found)
 
     def _name(self, match: re.Match[str]) -> str:
         self.count += 1

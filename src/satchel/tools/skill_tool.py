@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.errors import Changed, InvalidInput, LockBroken, NotFound, Refused, SkillBroken
@@ -24,12 +22,11 @@ from satchel.tools.lookup import find_skill, not_offered, refuse_use, unknown_sk
 from satchel.tools.permission_rules import patterns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
     from satchel.library.fingerprint import Survey
-    from satchel.library.integrity import VerifiedFolder
     from satchel.settings import Settings
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
@@ -37,146 +34,33 @@ if TYPE_CHECKING:
     from satchel.trace import Trace
 
 MAX_FILES_LISTED = 50
-_MAX_ENTRY_COUNT = 2_000
-_MAX_FOLDER_DEPTH = 8
-_OWN = ("skill.md", "skill.yaml")
+_OWN = ("/skill.md", "/skill.yaml")
 """Files that make a subfolder a separate skill."""
 
 
-def list_folder(base_dir: str, own_file: str) -> Folder:
-    """List a skill's folder. `own_file`, the SKILL.md, counts for the revision only."""
-    from hashlib import blake2b
+def list_folder(rows: Survey, own_file: str) -> Folder:
+    """List the files of a skill's folder, shallow ones first.
 
-    total = blake2b(digest_size=8)
-    files: list[tuple[str, int]] = []
-    walk = _FolderListing(base_dir)
-    count = 0
-    for path, size, times in walk.entries():
-        total.update(f"{path}\0{size}\0{times}\n".encode("utf-8", "surrogateescape"))
-        if path == own_file:
-            continue
-        count += 1
-        if len(files) < MAX_FILES_LISTED:
-            files.append((path, size))
-    return Folder(tuple(files), count, walk.complete, walk.left_out, total.hexdigest())
-
-
-def folder_from_survey(rows: Survey, own_file: str) -> Folder | None:
-    """`list_folder` from the survey of the check, without another walk; None when that differs.
-
-    Links, skipped folders, nested skills and very many files need the walk.
+    Args:
+        rows: The survey of the folder, or the listing of a server.
+        own_file: The SKILL.md, which counts for the revision only.
     """
     from hashlib import blake2b
 
-    if len(rows) > _MAX_ENTRY_COUNT // 2:
-        return None
-    orders: dict[str, str] = {"": "\0"}
-    found: list[tuple[str, str, int, str]] = []
-    for path, changed, inode, size, _, mode in rows:
-        head, _, name = path.rpartition("/")
-        order = orders.get(head)
-        if order is None:
-            folders = head.split("/")
-            if len(folders) >= _MAX_FOLDER_DEPTH or not SKIPPED_FOLDERS.isdisjoint(folders):
-                return None
-            order = orders[head] = "".join(f"\1{folder}\0" for folder in folders) + "\0"
-        if not stat.S_ISREG(mode) or (
-            head and name.lower() in _OWN and head.split("/", 1)[0] not in OWN_FOLDERS
-        ):
-            return None
-        # In the order of the walk: the files of a folder before its folders, each by name.
-        found.append((order + name, path, size, f"{path}\0{size}\0{changed}/{inode}\n"))
-    found.sort()
-    text = "".join([row[3] for row in found])
-    others = [(path, size) for _, path, size, _ in found if path != own_file]
+    heads = {path.rpartition("/")[0] for path, *_ in rows if path.lower().endswith(_OWN)}
+    inner = tuple(f"{head}/" for head in heads if head and head.split("/", 1)[0] not in OWN_FOLDERS)
+    kept = [
+        (path, size, f"{path}\0{size}\0{changed}/{touched}\n")
+        for path, changed, touched, size, _, _ in rows
+        if not path.startswith(inner) and SKIPPED_FOLDERS.isdisjoint(path.split("/")[:-1])
+    ]
+    text = "".join(row[2] for row in kept)
+    others = sorted((path.count("/"), path, size) for path, size, _ in kept if path != own_file)
     return Folder(
-        tuple(others[:MAX_FILES_LISTED]),
+        tuple((path, size) for _, path, size in others[:MAX_FILES_LISTED]),
         len(others),
-        complete=True,
-        left_out=0,
-        revision=blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest(),
+        blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest(),
     )
-
-
-def folder_from_listing(rows: Survey, own_file: str) -> Folder:
-    """`list_folder` from the listing of a server: all its files, fetched or not."""
-    from hashlib import blake2b
-
-    text = "".join([f"{path}\0{size}\0{mark}\n" for path, mark, _, size, _, _ in rows])
-    others = [(path, size) for path, _, _, size, _, _ in rows if path != own_file]
-    revision = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return Folder(
-        tuple(others[:MAX_FILES_LISTED]), len(others), complete=True, left_out=0, revision=revision
-    )
-
-
-class _FolderListing:
-    def __init__(self, base_dir: str) -> None:
-        self._base = base_dir
-        self._real = ""
-        self._seen = 0
-        self.complete = True
-        self.left_out = 0
-
-    def entries(self) -> Iterator[tuple[str, int, str]]:
-        """Path, size and times of every file, sorted within each folder, files first."""
-        todo = [("", 0)]
-        while todo:
-            prefix, depth = todo.pop()
-            files: list[tuple[str, int, str]] = []
-            below: list[str] = []
-            own = False
-            try:
-                with os.scandir(f"{self._base}/{prefix}") as entries:
-                    for entry in entries:
-                        self._seen += 1
-                        if self._seen > _MAX_ENTRY_COUNT:
-                            self.complete = False
-                            break
-                        name = entry.name
-                        own = own or name.lower() in _OWN
-                        self._sort(entry, prefix, files, below)
-            except OSError:
-                self.left_out += 1  # removed meanwhile, or unreadable
-            if own and prefix and prefix.split("/", 1)[0] not in OWN_FOLDERS:
-                continue  # a separate skill
-            files.sort()
-            yield from files
-            if depth + 1 < _MAX_FOLDER_DEPTH:
-                todo += [(f"{prefix}{name}/", depth + 1) for name in sorted(below, reverse=True)]
-            elif below:
-                self.complete = False
-
-    def _sort(
-        self,
-        entry: os.DirEntry[str],
-        prefix: str,
-        files: list[tuple[str, int, str]],
-        below: list[str],
-    ) -> None:
-        name = entry.name
-        if entry.is_dir(follow_symlinks=False):
-            if name not in SKIPPED_FOLDERS:
-                below.append(name)
-            return
-        try:
-            if entry.is_symlink() and not self._inside(entry.path):
-                self.left_out += 1
-                return
-            info = entry.stat()
-        except OSError:
-            self.left_out += 1
-            return
-        if stat.S_ISREG(info.st_mode):
-            # ctime too: mtime can be set back.
-            times = f"{info.st_mtime_ns}/{info.st_ctime_ns}"
-            files.append((prefix + name, info.st_size, times))
-        else:
-            self.left_out += 1
-
-    def _inside(self, path: str) -> bool:
-        self._real = self._real or os.path.realpath(self._base)
-        return os.path.realpath(path).startswith(self._real + os.sep)
 
 
 MAX_SKILL_NESTING = 5
@@ -305,10 +189,6 @@ class SkillTool(Tool):
         }
         if skill.origin.remote:
             data["origin"] = skill.origin.remote
-        if not folder.complete:
-            data["files_complete"] = False
-        if folder.left_out:
-            stats["files_left_out"] = folder.left_out
         notes: list[str] = []
         if cut:
             data["truncated"] = True
@@ -369,7 +249,7 @@ def read_skill(library: Library, skill: Skill) -> SkillSource:
     return SkillSource(
         document.body.strip("\n"),
         document.fields,
-        _folder(skill, verified),
+        list_folder(verified.rows, skill.head.file),
         document_digest(document),
         changed=(head.mtime_ns, head.size) != (skill.head.mtime_ns, skill.head.size),
     )
@@ -390,13 +270,6 @@ def short_digest(text: str) -> str:
     from hashlib import sha256
 
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-
-
-def _folder(skill: Skill, verified: VerifiedFolder) -> Folder:
-    own_file = skill.head.file
-    if skill.origin.remote:
-        return folder_from_listing(verified.rows, own_file)
-    return folder_from_survey(verified.rows, own_file) or list_folder(skill.base_dir, own_file)
 
 
 def skill_frame(skill: Skill, content: str, folder: Folder, nonce: str) -> str:
@@ -432,17 +305,14 @@ def _unreadable(call: ToolCall, exc: Refused) -> Envelope:
 
 
 def _file_list(folder: Folder, nonce: str) -> str:
-    if not folder.total and folder.complete:
+    if not folder.total:
         return ""
     shown = len(folder.files)
     rows = "".join(f"{printable(path)} ({size_of(size)})\n" for path, size in folder.files)
-    more = "" if folder.complete else " or more"
     rest = folder.total - shown
-    after = ""
-    if rest or not folder.complete:
-        after = f"({plural(rest, 'file')}{more} not listed; ReadFile on a folder lists it)\n"
+    after = f"({plural(rest, 'file')} not listed; ReadFile on a folder lists it)\n" if rest else ""
     about = "Below the base directory, not read yet; open one with ReadFile\n"
-    marks = f'listed="{shown}" total="{folder.total}{more}"'
+    marks = f'listed="{shown}" total="{folder.total}"'
     return f"\n{framed('skill-files', marks, f'{about}{rows}{after}', nonce)}\n"
 
 

@@ -128,7 +128,11 @@ def revision_of(library: Library, tool: str) -> str:
     if found is None:
         return ""
     source = found[0]
-    return f"{source.digest}/{list_folder(source.skill.base_dir, '').revision}"
+    try:
+        rows = library.integrity.check(source.skill).rows
+    except SatchelError:
+        return ""  # the call itself reports the error
+    return f"{source.digest}/{list_folder(rows, '').revision}"
 
 
 Provider = Literal["anthropic", "openai", "openai-responses", "gemini", "bedrock", "mcp"]

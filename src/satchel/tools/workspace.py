@@ -43,8 +43,6 @@ class Failure(NamedTuple):
     """Template such as `{path}` after the colon; may be empty."""
     remedy: Text
     """The next step, in the imperative; may have fields too."""
-    trigger: Text
-    """When it happens, for the documentation page."""
 
     def message(self, language: str = "en", values: Mapping[str, object] | None = None) -> str:
         """The whole message; without values the fields stay visible."""
@@ -76,9 +74,6 @@ OUTSIDE = Failure(
     Text("The path leads outside the project", "路径超出工作区"),
     Text("{path}"),
     Text("Give a path relative to the project", "请使用相对工作区的路径"),
-    Text(
-        "`..`, an absolute path or a link leads out", "路径含 `..`、为绝对路径或链接指向工作区之外"
-    ),
 )
 NOT_FOUND = Failure(
     "not-found",
@@ -89,7 +84,6 @@ NOT_FOUND = Failure(
         "Call ReadFile on its folder to see what is there",
         "请先用 ReadFile 查看所在文件夹以确认路径",
     ),
-    Text("Nothing is at the path", "该路径下没有文件"),
 )
 NO_FILE = Failure(
     "no-file",
@@ -97,10 +91,6 @@ NO_FILE = Failure(
     Text("That is a folder or a special file", "该路径是文件夹或特殊文件"),
     Text("{path}"),
     Text("Give the path of a file", "请给出文件的路径"),
-    Text(
-        "A folder, a link to nowhere, a pipe or a device is there",
-        "该路径是文件夹、失效链接、管道或设备",
-    ),
 )
 WRONG_KIND = Failure(
     "wrong-kind",
@@ -108,7 +98,6 @@ WRONG_KIND = Failure(
     Text("The file is of a kind that is not supported", "不支持的文件类型"),
     Text("{path}"),
     Text("Give a file that ends in {kinds}", "请给出以 {kinds} 结尾的文件"),
-    Text("The name ends otherwise", "文件名后缀不符"),
 )
 TOO_LARGE = Failure(
     "too-large",
@@ -116,7 +105,6 @@ TOO_LARGE = Failure(
     Text("The file is too large", "文件过大"),
     Text("{path} ({size} MB, limit {limit} MB)", "{path} ({size}MB)，超过 {limit}MB 上限"),
     Text("Split it and work on the parts", "请拆分后分批处理"),
-    Text("It has more than 20 MB", "文件超过 20MB"),
 )
 NOT_READABLE = Failure(
     "not-readable",
@@ -124,7 +112,6 @@ NOT_READABLE = Failure(
     Text("The file cannot be read", "文件无法读取"),
     Text("{path}"),
     Text("Ask the user to check its permissions", "请让用户检查文件权限"),
-    Text("The operating system says no", "操作系统拒绝访问"),
 )
 EXISTS = Failure(
     "exists",
@@ -135,7 +122,6 @@ EXISTS = Failure(
         "Give another path, or ask the user and set `overwrite` to true to replace it",
         "请换一个路径，或征得用户同意后将 `overwrite` 设为 true 以替换",
     ),
-    Text("A file is at the path and `overwrite` is false", "目标文件已存在且 `overwrite` 为 false"),
 )
 NOT_WRITABLE = Failure(
     "not-writable",
@@ -146,7 +132,6 @@ NOT_WRITABLE = Failure(
         "Give another path, or ask the user to check the folder",
         "请换一个路径，或让用户检查该文件夹",
     ),
-    Text("The operating system says no, or the disk is full", "操作系统拒绝写入，或磁盘已满"),
 )
 READING = (WRONG_KIND, OUTSIDE, NOT_FOUND, NO_FILE, TOO_LARGE, NOT_READABLE)
 """Failures of `read`."""
@@ -163,8 +148,6 @@ class Written(NamedTuple):
     path: str
     """Relative to the project."""
     replaced: bool
-    folders: tuple[str, ...]
-    """Folders that were created for it."""
 
 
 class Workspace:
@@ -270,9 +253,8 @@ class Workspace:
         if len(data) > self.limit:
             raise self._too_large(path, len(data))
         head, _, name = wanted.rpartition("/")
-        made: list[str] = []
         try:
-            folder = self._open_folder(head, made)
+            folder = self._open_folder(head)
             try:
                 before = self._stat_target(folder, wanted.split("/"), path, overwrite=overwrite)
                 mode = stat.S_IMODE(before.st_mode) if before else 0
@@ -286,8 +268,7 @@ class Workspace:
             raise ToolFailed(OUTSIDE, path=path) from None
         except OSError:
             raise ToolFailed(NOT_WRITABLE, path=path) from None
-        shown = encodable(printable(wanted))
-        return Written(shown, before is not None, tuple(encodable(printable(one)) for one in made))
+        return Written(encodable(printable(wanted)), before is not None)
 
     def _stat_target(
         self, folder: int, parts: list[str], path: str, *, overwrite: bool
@@ -309,18 +290,17 @@ class Workspace:
             raise ToolFailed(EXISTS, path=path)
         return info
 
-    def _open_folder(self, path: str, made: list[str]) -> int:
+    def _open_folder(self, path: str) -> int:
         try:
             return open_beneath(self.root, path or ".")
         except FileNotFoundError:
             above, _, name = path.rpartition("/")
-        outer = self._open_folder(above, made)
+        outer = self._open_folder(above)
         try:
             if _BY_FOLDER:
                 os.mkdir(name, dir_fd=outer)
             else:
                 os.mkdir(os.path.join(self.root, path))
-            made.append(path)
         except FileExistsError:
             pass  # created concurrently; a dangling link fails below
         finally:

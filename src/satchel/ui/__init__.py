@@ -11,7 +11,6 @@
     imports.py       uploads and repositories that wait for a decision
     goal_service.py  the engine of the goals, and the processes that continue them
     events.py        server-sent events for open pages
-    skill_html.py    a skill's files -> inert HTML
 
     pages/           one module per page
     templates/       HTML; static/: style, script, htmx

@@ -12,7 +12,6 @@ import os
 import secrets
 import threading
 import time
-from contextlib import contextmanager
 from hashlib import scrypt, sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,11 +20,11 @@ from satchel.errors import InvalidInput
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 SESSION_IDLE_S = 12 * 3_600.0
-COOKIE_RENEWAL_S = 3_600.0
-"""A cookie in use is sent again after this time: a browser drops one by its age."""
+COOKIE_LIFETIME_S = 30 * 24 * 3_600.0
+"""Longer than any session is used; the server ends sessions."""
 MAX_SESSIONS = 200
 """The session that was unused longest is dropped first."""
 LINK_LIFETIME_S = 15 * 60.0
@@ -36,7 +35,6 @@ ATTEMPT_DELAY_S = 1.0
 MAX_ATTEMPTS = 20
 """Wrong passwords in a row after which sign-in is closed for `LOCKOUT_S`."""
 LOCKOUT_S = 600.0
-MAX_STREAMS_PER_SESSION = 16
 _SCRYPT_COST = 1 << 14
 
 
@@ -76,11 +74,9 @@ class UiAccess:
         self._password = _slow_digest(password, self._salt) if password else b""
         self._links: dict[str, float] = {}
         self._sessions: dict[str, tuple[UiSession, float]] = {}
-        self._given: dict[str, float] = {}
         self._lock = threading.Lock()
         self._wrong = 0
         self._closed_till = 0.0
-        self._streams: dict[str, int] = {}
         self.announce = announce
         self.known_elsewhere = False
         """The server is reached through a proxy, or under a name that other machines know."""
@@ -157,10 +153,9 @@ class UiAccess:
         session = UiSession(_digest(secret))
         with self._lock:
             self._sessions[session.digest] = (session, self._clock())
-            self._given[session.digest] = self._clock()
             while len(self._sessions) > MAX_SESSIONS:
                 oldest = min(self._sessions, key=lambda one: self._sessions[one][1])
-                self._end(oldest)
+                del self._sessions[oldest]
         return session, secret
 
     def session(self, secret: str) -> UiSession | None:
@@ -173,7 +168,7 @@ class UiAccess:
             if found is None:
                 return None
             if now - found[1] > SESSION_IDLE_S:
-                self._end(digest)
+                del self._sessions[digest]
                 return None
             self._sessions[digest] = (found[0], now)
             return found[0]
@@ -181,43 +176,13 @@ class UiAccess:
     def end_session(self, session: UiSession) -> None:
         """End a session."""
         with self._lock:
-            self._end(session.digest)
-
-    def _end(self, digest: str) -> None:
-        self._sessions.pop(digest, None)
-        self._given.pop(digest, None)
-
-    def renews(self, session: UiSession) -> bool:
-        """Whether to send the cookie again, so that it lives as long as the session."""
-        with self._lock:
-            given, now = self._given.get(session.digest), self._clock()
-            if given is None or now - given < COOKIE_RENEWAL_S:
-                return False
-            self._given[session.digest] = now
-            return True
+            self._sessions.pop(session.digest, None)
 
     def is_valid(self, session: UiSession) -> bool:
         """Whether a session has not ended; does not prolong it."""
         with self._lock:
             found = self._sessions.get(session.digest)
             return found is not None and self._clock() - found[1] <= SESSION_IDLE_S
-
-    def can_stream(self, session: UiSession) -> bool:
-        """Whether a session may open one more event stream."""
-        return self._streams.get(session.digest, 0) < MAX_STREAMS_PER_SESSION
-
-    @contextmanager
-    def streaming(self, session: UiSession) -> Generator[None]:
-        """Count an event stream of a session while it is open."""
-        with self._lock:
-            self._streams[session.digest] = self._streams.get(session.digest, 0) + 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._streams[session.digest] -= 1
-                if not self._streams[session.digest]:
-                    del self._streams[session.digest]
 
 
 def _digest(text: str) -> str:

@@ -24,7 +24,7 @@ from satchel.i18n import say
 from satchel.ui.templating import page, part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from fastapi import FastAPI
     from starlette.requests import Request
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 def invalid(error: Mapping[str, Any]) -> str:
     """Return one validation error of pydantic as a sentence."""
     place = tuple(str(one) for one in error.get("loc", ()))
-    name = label_of(*place[:2])
-    field = f"“{name}”" if name else f"`{'.'.join(place[1:]) or 'body'}`"
+    field = f"`{'.'.join(place[1:]) or 'body'}`"
     kind, limits = str(error.get("type", "")), cast("dict[str, Any]", error.get("ctx") or {})
     if kind in {"missing", "string_too_short"}:
         return say("{field} is missing", field=field)
@@ -44,24 +43,6 @@ def invalid(error: Mapping[str, Any]) -> str:
             "{field} has more than {most} characters", field=field, most=limits["max_length"]
         )
     return say("{field} is not valid", field=field)
-
-
-def label_of(part: str = "", name: str = "") -> str:
-    """Return the label of a form field; empty for hidden fields."""
-    if part != "body":
-        return ""
-    return {
-        "accept_risk": say("Why it may be installed all the same"),
-        "description": say("Description"),
-        "name": say("Name"),
-        "note": say("Note"),
-        "own": say("Id"),
-        "password": say("Password"),
-        "path": say("Folder in it"),
-        "ref": say("Branch, tag or commit"),
-        "scope": say("Where"),
-        "source": say("Address"),
-    }.get(name, "")
 
 
 _STATUS: tuple[tuple[type[SatchelError], int], ...] = (
@@ -132,7 +113,6 @@ def _http_error(status: int) -> PageError:
         404: (say("Page not found"), say("Search for it in the list")),
         408: (say("The upload stalled"), say("Try again")),
         413: (say("The upload is too large"), ""),
-        429: (say("Too many pages are open"), say("Close some of them")),
     }.get(status, other)
     return PageError(status, message, hint)
 
@@ -143,18 +123,12 @@ def failure_of(exc: SatchelError) -> PageError:
     return PageError(status, exc.message, exc.hint)
 
 
-def answer(request: Request, failure: PageError, typed: Sequence[tuple[str, str]] = ()) -> Response:
-    """Render an error as a page, or as a part of one for htmx.
-
-    Args:
-        request: The failed request.
-        failure: The error.
-        typed: Labels and texts of a form that would be lost; the page shows them.
-    """
+def answer(request: Request, failure: PageError) -> Response:
+    """Render an error as a page, or as a part of one for htmx."""
     if request.headers.get("hx-request"):
         made = part(request, "failure_note.html", status=failure.status, failure=failure)
         # Shown in the message area, whatever the form wanted to replace.
         made.headers["HX-Retarget"] = "#notes"
         made.headers["HX-Reswap"] = "innerHTML"
         return made
-    return page(request, "failure.html", status=failure.status, failure=failure, typed=typed)
+    return page(request, "failure.html", status=failure.status, failure=failure)

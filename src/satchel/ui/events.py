@@ -1,7 +1,7 @@
 """Server-sent events: notifies every open page of changes within a second.
 
-A thread checks the library: when a watcher reports a change, else every half second. An event names
-what changed, and the page loads it again. Each change has a number. A page sends the number it was
+A thread checks the library every half second, a large one less often. An event names what changed,
+and the page loads it again. Each change has a number. A page sends the number it was
 made at, so that changes between its making and its stream are sent at once, also after a restart of
 the server.
 """
@@ -13,20 +13,16 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from satchel.errors import MissingExtra
-from satchel.i18n import say
+from satchel.presentation.skill_index import index_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from satchel.library.watcher import Watcher
     from satchel.satchel import Satchel
 
-WATCHER_POLL_S = 0.2
-"""A watcher answers at once."""
 DISK_POLL_S = 0.5
-_PAUSE_RATIO = 2
-"""Without a watcher, checks take at most a third of the time."""
+_PAUSE_RATIO = 10
+"""Checks take at most a tenth of the time."""
 KEEP_ALIVE_S = 15.0
 """Keep-alive, so that browser and proxy do not close the stream."""
 COMMON_EVENTS = frozenset(("library", "goals"))
@@ -50,7 +46,6 @@ class LiveEvents:
         """Name -> number of streams that asked for it."""
         self.on_subscribe: Callable[[str], None] | None = None
         """Called with each name that a page subscribes to, in the event loop of its stream."""
-        self._unwatched = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -154,14 +149,7 @@ class LiveEvents:
 
     def _run(self) -> None:
         library = self._satchel.library
-        watcher: Watcher | None = None
         trouble = ""
-        try:
-            watcher = library.watch()
-        except MissingExtra:
-            pass  # every check is a full scan
-        except Exception as exc:  # noqa: BLE001 - the thread must not end silently
-            trouble = self._record_once(trouble, _words(exc))
         seen: object = None
         while not self._stop.is_set():
             began = time.monotonic()
@@ -169,6 +157,8 @@ class LiveEvents:
                 # The first check compares with what pages have been shown.
                 seen = seen or library.snapshot()
                 now = library.refresh()
+                if now is not seen:
+                    index_of(self._satchel, wait=True)  # so that pages show the change
             except Exception as exc:  # noqa: BLE001 - said, and made again: pages say "live on"
                 trouble = self._record_once(trouble, _words(exc))
                 self._stop.wait(max(DISK_POLL_S, (time.monotonic() - began) * _PAUSE_RATIO))
@@ -177,28 +167,13 @@ class LiveEvents:
             if now is not seen:
                 self.publish("library")
             seen = now
-            watched = watcher is not None and watcher.is_alive
-            if watcher is not None and not self._stop.is_set():
-                self._record_watcher(alive=watched)
-            took = time.monotonic() - began
-            # Without a live watcher each check is a full scan.
-            self._stop.wait(max(WATCHER_POLL_S if watched else DISK_POLL_S, took * _PAUSE_RATIO))
+            self._stop.wait(max(DISK_POLL_S, (time.monotonic() - began) * _PAUSE_RATIO))
 
     def _record_once(self, last: str, reason: str) -> str:
         """Record a failure, unless the previous check had the same."""
         if reason != last:
             self._satchel.trace.record("failed", (), what="ui", reason=reason)
         return reason
-
-    def _record_watcher(self, *, alive: bool) -> None:
-        """Record once that the watcher has ended."""
-        if not alive and not self._unwatched:
-            self._satchel.trace.record(
-                "failed", (), what="watch",
-                reason=say("The file watcher stopped; folders are polled instead"),
-                hint=say("Raise `fs.inotify.max_user_watches` and restart `satchel ui`"),
-            )  # fmt: skip
-        self._unwatched = not alive
 
 
 def _words(exc: Exception) -> str:

@@ -21,14 +21,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from satchel._optional import must_be_installed
-from satchel.errors import (
-    InvalidInput,
-    MissingExtra,
-    NotFound,
-    Refused,
-    SatchelError,
-    ServerFailed,
-)
+from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, ServerFailed
 from satchel.goals.approvals import asks_model, first_unapproved, needs_model, unfinished_plan
 from satchel.goals.drawing.svg import stable_layout, to_inline_svg
 from satchel.goals.engines.factory import is_shared, open_engine, resume_in_background
@@ -196,10 +189,8 @@ class GoalService:
         """Stop polling and close the engine. Processes of goals continue."""
         self._live.on_subscribe = None
         self._closed = True
-        tasks = [
-            *self._pollers.values(),
-            *(one.making for one in self._drafts.values() if one.making),
-        ]
+        making = (one.making for one in self._drafts.values() if one.making)
+        tasks = [*self._pollers.values(), *making]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -224,27 +215,34 @@ class GoalService:
 
     # --- drafts -----------------------------------------------------------------------------
 
-    def model_trouble(self) -> tuple[str, str]:
-        """Return why no plan can be made of words, and a hint; empty texts when one can be made."""
-        try:
-            must_be_installed("pydantic_ai", "agent")
-        except MissingExtra as exc:
-            return exc.message, exc.hint
-        if not self._satchel.settings.model:
-            return _no_model()
-        return "", ""
-
     async def add_draft(self, label: str, text: str) -> GoalDraft:
         """Read a plan file as a draft."""
-        draft = self._new_draft(label)
+        draft = GoalDraft(label)
         draft.plan, draft.problems = await asyncio.to_thread(check_plan, self._satchel, text)
-        return draft
+        return self._keep(draft)
+
+    def require_planner(self) -> None:
+        """Check that plans can be made of words.
+
+        Raises:
+            MissingExtra: the extra `agent` is not installed.
+            InvalidInput: no model is configured.
+        """
+        must_be_installed("pydantic_ai", "agent")
+        if not self._satchel.settings.model:
+            raise InvalidInput(*_no_model())
 
     def plan_words(self, words: str) -> GoalDraft:
-        """Let a model make a plan of a goal in words."""
-        draft = self._new_draft(words)
+        """Let a model make a plan of a goal in words.
+
+        Raises:
+            MissingExtra: the extra `agent` is not installed.
+            InvalidInput: no model is configured.
+        """
+        self.require_planner()
+        draft = GoalDraft(words)
         draft.making = asyncio.create_task(self._make_plan(draft, words))
-        return draft
+        return self._keep(draft)
 
     def draft(self, key: str) -> GoalDraft:
         """Return a draft.
@@ -262,38 +260,45 @@ class GoalService:
         if found is not None and found.making is not None:
             found.making.cancel()
 
-    def _new_draft(self, label: str) -> GoalDraft:
+    def _keep(self, draft: GoalDraft) -> GoalDraft:
         while len(self._drafts) >= MAX_DRAFTS:
             self.drop_draft(next(iter(self._drafts)))
-        draft = GoalDraft(label)
         self._drafts[draft.key] = draft
         return draft
 
     async def _make_plan(self, draft: GoalDraft, words: str) -> None:
-        command = ["--project", self._satchel.settings.project, "goal", "plan", "--file", "-"]
+        try:
+            async with asyncio.timeout(PLANNING_TIMEOUT_S):
+                text = await self._run_planner(words)
+            draft.plan, draft.problems = await asyncio.to_thread(check_plan, self._satchel, text)
+        except TimeoutError:
+            draft.error = say("it takes too long")
+        except Exception as exc:  # noqa: BLE001 - the page must show why the task ended
+            draft.error = str(exc)[-_MAX_ERROR_CHARS:] or say("failed")
+
+    async def _run_planner(self, words: str) -> str:
+        """The plan that `satchel goal plan` prints.
+
+        Raises:
+            ServerFailed: it failed; the message is what it printed.
+        """
+        command = ["--project", self._satchel.settings.project, "goal", "plan", "-"]
+        given = {"SATCHEL_LANG": language(), "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "satchel", *command),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "SATCHEL_LANG": language(), "NO_COLOR": "1"},
+            env={**os.environ, **given},
         )
         try:
-            async with asyncio.timeout(PLANNING_TIMEOUT_S):
-                out, err = await process.communicate(words.encode("utf-8", "replace"))
-            if process.returncode:
-                draft.error = err.decode("utf-8", "replace").strip()[-_MAX_ERROR_CHARS:]
-                draft.error = draft.error or say("failed")
-                return
-            text = out.decode("utf-8", "replace")
-            draft.plan, draft.problems = await asyncio.to_thread(check_plan, self._satchel, text)
-        except TimeoutError:
-            draft.error = say("it takes too long")
-        except Exception as exc:  # noqa: BLE001 - the page must show why the task ended
-            draft.error = f"{type(exc).__name__}: {exc}"
+            out, err = await process.communicate(words.encode("utf-8", "replace"))
         finally:
             if process.returncode is None:
                 process.kill()
+        if process.returncode:
+            raise ServerFailed(err.decode("utf-8", "replace").strip())
+        return out.decode("utf-8", "replace")
 
     # --- changes ----------------------------------------------------------------------------
 

@@ -6,25 +6,20 @@ applied or rejected, or `IMPORT_LIFETIME_S` passed: a skill can be renamed witho
 
 from __future__ import annotations
 
-import re
 import secrets
 import threading
 import time
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError
+from satchel.errors import InternalError, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource
 from satchel.store.archive.rules import shown
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.planner import select_skills, with_ids
 from satchel.store.sources import find_skills, source_of
-from satchel.store.sources.base import redacted
-from satchel.store.sources.git import GitSource
 from satchel.store.sources.parse import ENDINGS, ArchiveSource, FolderSource
 from satchel.store.staging import remove_tree
 
@@ -36,74 +31,6 @@ if TYPE_CHECKING:
     from satchel.store.sources import Bundle, Source
     from satchel.store.store import Store
     from satchel.ui.uploads import Upload
-
-
-# --- addresses ----------------------------------------------------------------------------
-# A user who signed in by a link is on this machine and may name its folders. A user who signed in
-# by a password may be anywhere: no folder of this machine and no address of its own network can be
-# reached.
-
-_REMOTE = re.compile(
-    r"(?:git\+)?(?:(?i:https?|ssh|git)://"
-    r"|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:])"
-)
-_SCP = re.compile(r"[^@/:]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):")
-_NAT64 = IPv6Address("64:ff9b::")
-
-
-def require_remote(text: str) -> None:
-    """Refuse everything but the URL of a remote repository, such as a local path.
-
-    Raises:
-        InvalidInput: it is none.
-    """
-    if not _REMOTE.match(text):
-        raise InvalidInput(
-            say("`{address}` is not a repository URL", address=shown(redacted(text))),
-            say("Use `https://…`, `ssh://…` or `git@host:path`"),
-        )
-
-
-def require_public(source: Source) -> tuple[str, ...]:
-    """Refuse a repository on this machine or in its own network.
-
-    Returns the host's addresses, which the fetch must use: a second lookup may give others.
-
-    Raises:
-        Refused: one of the host's addresses is not public.
-        NotFound: the host is unknown.
-    """
-    from socket import SOCK_STREAM, gaierror, getaddrinfo
-
-    scp = _SCP.match(source.url)
-    host = scp["host"] if scp else urlsplit(source.url).hostname or ""
-    try:
-        rows = getaddrinfo(host, None, type=SOCK_STREAM) if host else []
-    except (gaierror, UnicodeError):
-        rows = []
-    if not rows:
-        raise NotFound(say("There is no host `{host}`", host=shown(host)))
-    found = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
-    if not all(map(is_public, found)):
-        raise Refused(
-            say("`{host}` is not a public host", host=shown(host)),
-        )
-    return found
-
-
-def is_public(text: str) -> bool:
-    """Whether an IP address is public."""
-    address = ip_address(text.partition("%")[0])
-    if isinstance(address, IPv6Address) and (within := _embedded_ipv4(address)) is not None:
-        address = within
-    return address.is_global and not address.is_multicast
-
-
-def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address within an IPv6 address."""
-    if int(address) >> 32 == int(_NAT64) >> 32:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address.ipv4_mapped or address.sixtofour
 
 
 IMPORT_LIFETIME_S = 1_800.0
@@ -243,9 +170,7 @@ class PendingImports:
             raise
         return pending
 
-    def fetch(
-        self, store: Store, address: str, ref: str, path: str, *, public: bool = False
-    ) -> PendingImport:
+    def fetch(self, store: Store, address: str, ref: str, path: str) -> PendingImport:
         """Fetch a repository in a thread; it can be cancelled.
 
         Args:
@@ -253,7 +178,6 @@ class PendingImports:
             address: URL of the repository, or a path of this machine.
             ref: The branch, tag or commit; empty for the default.
             path: The folder within it.
-            public: Only from a public address.
 
         Raises:
             SatchelError: the address is invalid, or too many are being fetched.
@@ -266,8 +190,6 @@ class PendingImports:
         def run() -> None:
             try:
                 with pending.read_lock:
-                    if public and isinstance(source, GitSource):
-                        source.pinned = require_public(source)
                     pending.open(source, ref=ref)
                 self.plan(pending)
             except SatchelError as exc:

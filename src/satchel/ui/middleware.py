@@ -18,19 +18,21 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request, cookie_parser
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.requests import cookie_parser
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from satchel.i18n import LANGUAGES, language, say, set_language
-from satchel.ui.auth import SESSION_IDLE_S
+from satchel.ui.auth import COOKIE_LIFETIME_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -78,7 +80,6 @@ class SecurityMiddleware:
         hosts: Iterable[str],
         cookie: str,
         *,
-        too_late: Callable[[Request], Awaitable[Response]],
         homes: Sequence[str] = (),
         https: bool = False,
     ) -> None:
@@ -89,7 +90,6 @@ class SecurityMiddleware:
             state: The shared state.
             hosts: The names of this server, without ports, in lower case.
             cookie: The name of the session cookie; other servers of this machine have others.
-            too_late: Answers changes of an ended session.
             homes: The only names under which sessions count; empty for all names.
             https: Whether a proxy terminates TLS.
         """
@@ -98,7 +98,6 @@ class SecurityMiddleware:
         self._access: UiAccess = state.access
         self._hosts = frozenset(hosts)
         self._cookie = cookie
-        self._too_late = too_late
         self._homes = tuple(one.lower() for one in homes)
         self._https = https
 
@@ -119,18 +118,21 @@ class SecurityMiddleware:
         secret = cookies.get(self._cookie, "") if self._at_home(headers) else ""
         session = self._access.session(secret)
         scope.setdefault("state", {})["session"] = session
-        if (
-            session is None
-            or scope["path"].startswith(STATIC_PREFIX)
-            or not self._access.renews(session)
-        ):
-            secret = ""
-        send = self._with_headers(scope, send, secret)
+        send = self._with_headers(scope, send)
         refusal = self._refuse(scope, headers, session)
         if refusal is not None:
             if isinstance(refusal, PlainTextResponse) and "hx-request" in headers:
                 # Shown in the message area: it must not replace a part of the page.
-                refusal.headers.update({"HX-Retarget": "#notes", "HX-Reswap": "innerHTML"})
+                words = escape(bytes(refusal.body).decode())
+                shown = f'<p class="note bad" role="alert">{words}</p>'
+                area = {"HX-Retarget": "#notes", "HX-Reswap": "innerHTML"}
+                refusal = HTMLResponse(shown, refusal.status_code, area)
+            if session is None and scope["method"] not in SAFE_METHODS:
+                # A connection that ends while a form is being sent would lose the answer.
+                with suppress(HTTPException):
+                    body = LimitedBody(receive, min(limit_of(scope["path"]), MAX_EDIT_BYTES))
+                    while (await body()).get("more_body"):
+                        pass
             await refusal(scope, receive, send)
             return
         if scope["method"] not in SAFE_METHODS:
@@ -186,16 +188,11 @@ class SecurityMiddleware:
         if path in SCRIPT_PATHS:
             return _refusal(401, say("You are signed out"))
         if not safe and path != LOGOUT_PATH:
-            return self._answer_late
+            words = say("You are signed out. Nothing was changed")
+            return _refusal(401, words, say("Sign in with another tab, then try again here"))
         if headers.get("hx-request"):
             return Response(status_code=401, headers={"HX-Redirect": LOGIN_PATH})
         return RedirectResponse(LOGIN_PATH, 303)
-
-    async def _answer_late(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a change from an ended session without losing the typed text."""
-        body = LimitedBody(receive, min(limit_of(scope["path"]), MAX_EDIT_BYTES))
-        answer = await self._too_late(Request({**scope, "app": self._app}, body))
-        await answer(scope, receive, send)
 
     def _same_origin(self, headers: Headers) -> bool:
         """Whether a change comes from our own pages. Browsers send `Origin` with every form."""
@@ -207,7 +204,7 @@ class SecurityMiddleware:
         host = headers.get("host", "").lower()
         return len(origins) == 1 and origins[0].lower() in [f"{one}://{host}" for one in schemes]
 
-    def _with_headers(self, scope: Scope, send: Send, renewed: str) -> Callable[[Message], Any]:
+    def _with_headers(self, scope: Scope, send: Send) -> Callable[[Message], Any]:
         kept = (
             str(scope["path"]).startswith(STATIC_PREFIX)
             and bytes(scope["query_string"])[:2] == b"v="
@@ -225,18 +222,13 @@ class SecurityMiddleware:
                 headers["cache-control"] = "public, max-age=31536000" if keep else "no-store"
                 if not keep:
                     headers["vary"] = "Cookie, Accept-Language, HX-Request"
-                given = [one.partition("=")[0] for one in headers.getlist("set-cookie")]
-                if renewed and self._cookie not in given:  # else it was replaced or deleted
-                    again = Response()
-                    give_cookie(again, self._cookie, renewed, secure=self._https)
-                    headers.append("set-cookie", again.headers["set-cookie"])
             await send(message)
 
         return sent
 
 
 def give_cookie(
-    answer: Response, name: str, value: str, *, secure: bool, seconds: float = SESSION_IDLE_S
+    answer: Response, name: str, value: str, *, secure: bool, seconds: float = COOKIE_LIFETIME_S
 ) -> None:
     """Set a cookie: not for scripts, and not for other sites."""
     answer.set_cookie(

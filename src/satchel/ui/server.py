@@ -62,7 +62,6 @@ def make_app(
     from satchel.ui.errors import catch_all
     from satchel.ui.middleware import SecurityMiddleware
     from satchel.ui.pages.events import begun
-    from satchel.ui.pages.login import too_late
     from satchel.ui.state import AppState
     from satchel.ui.templating import STATIC_FOLDER
 
@@ -97,9 +96,7 @@ def make_app(
     for name in PAGES:
         app.include_router(import_module(f"satchel.ui.pages.{name}").router, dependencies=first)
     catch_all(app)
-    return SecurityMiddleware(
-        app, state, [*LOCAL_NAMES, *known], cookie, too_late=too_late, homes=homes, https=https
-    )
+    return SecurityMiddleware(app, state, [*LOCAL_NAMES, *known], cookie, homes=homes, https=https)
 
 
 # --- serving ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from satchel.errors import NotFound
 from satchel.i18n import say
 from satchel.presentation.health import Health
 from satchel.presentation.jobs import BackgroundJob
-from satchel.presentation.skill_index import LibraryLoader
+from satchel.presentation.skill_index import LibraryLoader, index_of
 from satchel.ui.events import LiveEvents
 from satchel.ui.flash import FlashMessages
 from satchel.ui.goal_service import GoalService
@@ -182,6 +182,7 @@ class AppState:
     def library_changed(self) -> None:
         """Refresh the library after a change, and notify every page."""
         self.satchel.refresh()
+        index_of(self.satchel, wait=True)
         self.live.publish("library")
 
     def health(self) -> Health:

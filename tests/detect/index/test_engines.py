@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import random
 import shutil
@@ -78,30 +77,6 @@ def test_a_term_is_found_in_its_own_field_only(index):
     assert index.version()
 
 
-def test_the_score_is_bm25(index):
-    index.update([row("/a", about="pdf pdf text"), row("/b", about="text"), row("/c")])
-    score = search(index, [("pdf", 1.0)], 10)["description"]["/a"]
-    rare = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
-    length = 1.2 * (1 - 0.75 + 0.75 * 3 / (4 / 3))
-    assert score == pytest.approx(rare * 2 * 2.2 / (2 + length), rel=1e-6)
-
-
-def test_fields_are_added_up(index):
-    index.update(some_rows(80))
-    terms = [("word0", 1.0), ("word3", 0.5), ("数据", 2.0)]
-    signals = {"head": {"name": 0.7, "description": 1.0, "when": 0.5}, "body": {"body": 1.0}}
-    fields = search(index, terms, 80)
-    wanted: dict[str, float] = {}
-    for field, share in signals["head"].items():
-        for key, score in fields[field].items():
-            wanted[key] = wanted.get(key, 0.0) + share * score
-    got = index.search_signals(terms, signals, 80)
-    assert got["head"] == pytest.approx(wanted, rel=1e-5)
-    assert got["body"] == pytest.approx(fields["body"], rel=1e-5)
-    best = index.search_signals(terms, signals, 3)["head"]
-    assert sorted(best.values()) == pytest.approx(sorted(wanted.values())[-3:], rel=1e-5)
-
-
 def test_terms_are_taken_as_they_are(index):
     terms = ["c++", "c", "PDF", "pdf", "数据", "=数据", "é", 'say"so', "a-b", "-", "*", "x" * 300]
     index.update([row(f"/{n}", about=term) for n, term in enumerate(terms)])
@@ -126,17 +101,6 @@ def test_rows_are_replaced_and_dropped(index):
     index.update([], ["/a", "/c"])
     assert index.stamps() == {}
     assert found(index, "old", "new") == set()
-
-
-def test_what_is_kept_is_there_in_the_next_process(index, engine, tmp_path):
-    rows = some_rows(30)
-    index.update(rows)
-    index.update([], [rows[3].key])
-    wanted = search(index, [("word0", 1.0)], 30)
-    again = ENGINES[engine](str(tmp_path))
-    assert again.version()
-    assert again.stamps() == {one.key: one.stamp for one in rows if one is not rows[3]}
-    assert search(again, [("word0", 1.0)], 30) == wanted
 
 
 def test_an_update_that_fails_changes_nothing(index):

@@ -89,14 +89,6 @@ def settled(upkeep: IndexSync, skills):
 # --- a few --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_few_skills_are_indexed_on_the_spot(tmp_path, kept):
-    upkeep = IndexSync(str(tmp_path / "index") if kept else None, make_row, make_row)
-    answer = upkeep.current(some_skills(20))
-    assert (tuple(answer.unindexed), answer.note) == ((), "")
-    assert found(answer, "number7") == {"s7"}
-
-
 def test_a_changed_skill_is_indexed_alone(tmp_path):
     made, counting = counted()
     books = library(tmp_path / "skills")
@@ -190,17 +182,6 @@ def test_each_batch_is_searched_and_kept_before_all_is_done(tmp_path, monkeypatc
     assert found(answer, "pdf") == {f"s{n}" for n in range(100)}
     gate.set()
     settled(upkeep, skills)
-
-
-def test_build_works_in_the_foreground_and_says_how_far_it_is(tmp_path):
-    told = []
-    skills = some_skills(1_200)
-    upkeep = IndexSync(str(tmp_path), make_row, make_row)
-    answer = upkeep.build(skills, lambda done, count: told.append((done, count)))
-    assert told == [(500, 1_200), (1_000, 1_200), (1_200, 1_200)]
-    assert upkeep.current(skills) is answer
-    assert found(answer, "number777") == {"s777"}
-    assert found(upkeep.build(skills[:300]), "pdf") == {f"s{n}" for n in range(300)}
 
 
 # --- trouble ------------------------------------------------------------------------------
@@ -326,24 +307,6 @@ def test_what_another_does_to_the_index_is_noticed(tmp_path, any_engine):
     answer = one.current(skills)
     assert found(answer, "pdf") == everybody
     assert one.current(skills) is answer
-
-
-def test_an_older_snapshot_does_not_undo_a_newer_one(tmp_path, any_engine):
-    made, counting = counted()
-    books = library(tmp_path / "skills")
-    old = books.snapshot().skills
-    one = IndexSync(str(tmp_path / "index"), counting, make_row)
-    other = IndexSync(str(tmp_path / "index"), counting, make_row)
-    assert one.current(old).ready.engine == any_engine
-    make_skill(tmp_path / "skills", "s1", "Writes number1 now.")
-    time.sleep(0.1)
-    new = books.refresh().skills
-    other.current(new)
-    made.clear()
-    for _ in range(3):
-        assert one.current(old).note == ""
-        assert found(other.current(new), "writes") == {"s1"}
-    assert made == []
 
 
 # --- two processes ------------------------------------------------------------------------

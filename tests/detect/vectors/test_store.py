@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 
 import numpy as np
 import pytest
@@ -173,18 +172,6 @@ def test_damage_that_shows_only_when_a_vector_is_used_is_rebuilt(tmp_path, lette
     store = opened(tmp_path, letters)
     assert store.missing(SKILLS) == []
     assert store.vectors(SKILLS)[0] == []
-    assert store.missing(SKILLS) == list(SKILLS)
-
-
-def test_files_that_were_removed_are_noticed(tmp_path, letters):
-    store = opened(tmp_path, letters)
-    store.fill(SKILLS.items())
-    before = store.changes
-    store.refresh()
-    assert store.changes == before
-    os.unlink(files(tmp_path, "table.json")[0])
-    store.refresh()
-    assert store.changes > before
     assert store.missing(SKILLS) == list(SKILLS)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 given = json.loads(sys.argv[1])
@@ -19,6 +20,25 @@ from stage import CANARY, Stage  # noqa: E402
 from satchel.runners import tiers  # noqa: E402
 from satchel.runners.base import Program, ProgramLimits, ProgramPermissions  # noqa: E402
 from satchel.runners.sandbox import sandboxed_launch  # noqa: E402
+
+
+def run_bare(argv, stage) -> tuple[str, str]:
+    """Start a program as most hosts do: with their environment and open descriptors."""
+    scratch = os.path.join(stage.root, "scratch")
+    os.makedirs(scratch, exist_ok=True)
+    done = subprocess.run(
+        list(argv),
+        cwd=scratch,
+        env={**os.environ, "SATCHEL_SCRATCH": scratch},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        pass_fds=(stage.secret_fd,),
+        timeout=20,
+        check=False,
+    )
+    return done.stdout, done.stderr if done.returncode else ""
+
 
 os.environ[CANARY] = "canary"
 found: dict[str, dict[str, str]] = {}
@@ -38,7 +58,7 @@ for tier in ("none", "bwrap", "landlock"):
             program = tiers.python_program(folder, stage.targets)
             program = program._replace(read=(*program.read, *read))
         if tier == "none":
-            said, trouble = tiers.run_bare(program.argv, stage)
+            said, trouble = run_bare(program.argv, stage)
         else:
             permissions = ProgramPermissions(workspace=stage.targets["workspace"])
             said, trouble = tiers.run(sandboxed_launch(program, permissions, ProgramLimits(), tier))

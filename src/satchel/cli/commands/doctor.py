@@ -13,6 +13,7 @@ from satchel.cli.options import all_option, flag_option
 from satchel.i18n import say
 from satchel.library.snapshot import find_broken
 from satchel.presentation.findings import unique_problems
+from satchel.skill.problems import PROBLEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,7 +121,7 @@ def _print_location(out: Screen, location: LocationProblems, *, everything: bool
         lead = [(f"{mark} {say(rows[0].severity)}", colour), (f" {code} ×{len(rows)}", "bold")]
         out.line("", "", "  ", lead=lead)
         fix = rows[0].fix
-        shared = all(problem.fix == fix for problem in rows)
+        shared = "{" not in PROBLEMS[code].fix or all(problem.fix == fix for problem in rows)
         for problem in rows[:_MAX_EXAMPLES]:
             line = f":{problem.line}" if problem.line else ""
             where = _within(location.root, problem.path) + line

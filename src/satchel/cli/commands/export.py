@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @command(
     say("Write a skill into a reproducible archive."),
     "satchel export pdf-forms",
-    "satchel export pdf-forms --output pdf-forms.tar.gz",
+    "satchel export pdf-forms --output forms.zip",
 )
 @skill_argument()
 @click.option(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from satchel.cli import EXIT_FAILED
 from satchel.cli.console import clean, one_line, plural, write_json
 from satchel.cli.context import command, confirm_change, group, no_such
 from satchel.cli.goal_engine import engine_option, is_shared, open_engine
@@ -32,12 +31,11 @@ from satchel.cli.options import (
     AnyPath,
     OneOf,
     cannot_combine,
-    dry_run_option,
     limit_option,
     wrong_form,
     yes_option,
 )
-from satchel.errors import NotFound, SatchelError
+from satchel.errors import NotFound
 from satchel.goals.engines.base import goal_not_over
 from satchel.goals.model import OVER, GoalState
 from satchel.goals.reports import last_event_time
@@ -46,7 +44,7 @@ from satchel.presentation.goals import goal_row, last_steps
 from satchel.presentation.wording import names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from satchel.cli.context import CliContext
     from satchel.goals.engines.base import Engine
@@ -349,7 +347,7 @@ class Age(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - gene
 @command(
     say("Remove finished goals with their journals and output."),
     "satchel goal remove week-3f9a",
-    "satchel goal remove --older 30d --dry-run",
+    "satchel goal remove --older 30d",
 )
 @click.argument("goal_ids", metavar="[GOAL…]", nargs=-1)
 @click.option(
@@ -358,63 +356,43 @@ class Age(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - gene
     type=Age(),
     help=say("All goals that ended longer ago: `90m`, `12h`, `30d`, `8w`."),
 )
-@dry_run_option()
 @yes_option()
 @engine_option
 def remove(
     context: CliContext,
     goal_ids: tuple[str, ...],
     older: int | None,
-    dry_run: bool,
     yes: bool,
     engine: str | None,
     as_json: bool,
 ) -> int:
     if bool(goal_ids) == (older is not None):
         raise cannot_combine("GOAL", "--older")  # fmt: skip
-    kept: dict[str, str] = {}
 
     async def remove_goals() -> list[str] | None:
         async with open_engine(context, engine) as opened:
             found = await _chosen(opened, goal_ids, older)
             exact = len(found) == 1 and (older is not None or found[0] in goal_ids)
-            if dry_run:
-                return found
             if found and not yes and not exact and not _confirm(context, found, as_json=as_json):
                 return None
             for name in found:
-                try:
+                with suppress(NotFound):  # removed by another process
                     await opened.forget(name)
-                except NotFound:  # removed by another process
-                    pass
-                except (SatchelError, OSError) as exc:  # the others are removed anyway
-                    kept[name] = str(exc)
-            return [name for name in found if name not in kept]
+            return found
 
     removed = asyncio.run(remove_goals())
     if removed is None:
         context.err.line(say("Nothing was changed"))
     elif as_json:
-        rows = [{"goal": name, "reason": reason} for name, reason in kept.items()]
-        write_json({"removed": removed, "kept": rows, "dry_run": dry_run})
-    else:
-        _print_outcome(context, removed, kept, dry_run=dry_run)
-    return EXIT_FAILED if kept else 0
-
-
-def _print_outcome(
-    context: CliContext, removed: Sequence[str], kept: Mapping[str, str], *, dry_run: bool
-) -> None:
-    for name in removed:
-        context.out.data(name)
-    for name, reason in kept.items():
-        text = say("`{goal}` was kept: {reason}", goal=name, reason=one_line(reason))
-        context.err.line(text, "yellow")
-    if not removed and not kept:
+        write_json({"removed": removed})
+    elif not removed:
         context.err.line(say("No goals"))
-    elif not dry_run:
+    else:
+        for name in removed:
+            context.out.data(name)
         goals = plural(len(removed), say("goal"), say("goals"))
         context.err.line("✓ " + say("Removed: {names}", names=goals), "green")
+    return 0
 
 
 async def _chosen(engine: Engine, goal_ids: Sequence[str], older: int | None) -> list[str]:

@@ -50,8 +50,9 @@ from satchel.i18n import say
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from satchel.agent.tool_steps import ToolSteps
     from satchel.cli.context import CliContext
-    from satchel.cli.goal_engine import LazyStepRunner, RunOptions
+    from satchel.cli.goal_engine import RunOptions
     from satchel.goals.engines.base import Engine
     from satchel.goals.model import GoalReport, Plan
 
@@ -288,7 +289,7 @@ def _continue_goal(
     return stop_on_interrupt(context, continue_goal)
 
 
-def _make_runner(context: CliContext, options: RunOptions, plan: Plan) -> LazyStepRunner:
+def _make_runner(context: CliContext, options: RunOptions, plan: Plan) -> ToolSteps:
     return make_runner(context, options.model, options.engine, yes=options.yes, plan=plan)
 
 
@@ -301,7 +302,7 @@ def _runs_here(context: CliContext, options: RunOptions) -> bool:
 
 def _run_to_end(
     context: CliContext,
-    runner: LazyStepRunner | None,
+    runner: ToolSteps | None,
     begin: Callable[[Engine], Awaitable[GoalReport]],
     options: RunOptions,
     *,
@@ -361,7 +362,6 @@ def worker(
         )
     with quietly():
         runner = make_runner(context, model, name, yes=yes)
-        runner.ready()  # fails before any work is taken
         try:
             return asyncio.run(
                 _work(context, open_engine(context, name, runner), name, drain, as_json=as_json)

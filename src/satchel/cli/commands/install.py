@@ -1,4 +1,4 @@
-"""The command `install`: from a source, from a server, or from the lockfile."""
+"""The command `install`: from a source, a hub, a server, or the lockfile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SERVER = "mcp:"
 
 
 @command(
-    say("Install skills from a folder, archive, git or MCP server.")
+    say("Install skills from a hub, folder, archive, git or MCP.")
     + "\n\n"
     + say(
         "Skills are scanned, shown and pinned in the lockfile. You are asked when something would "
@@ -31,11 +31,13 @@ _SERVER = "mcp:"
     ),
     "satchel install pdf-forms.zip",
     "satchel install https://example.com/skills.git --ref v2 --skill pdf-forms",
-    "satchel install mcp:docs/pdf-forms",
+    "satchel install acme/pdf-forms@^1",
 )
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...", type=AnyPath())
 @click.option("--id", "skill_id", default="", help=say("The folder's name."))
-@click.option("--ref", default="", help=say("Branch, tag or commit of a repository."))
+@click.option(
+    "--ref", default="", help=say("Branch, tag or commit of a repository; version in a hub.")
+)
 @click.option("--path", default="", help=say("The skill's folder within the source."))
 @click.option("--skill", "names", multiple=True, help=say("Which of several skills; repeatable."))
 @all_option(say("All skills."))

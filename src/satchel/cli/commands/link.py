@@ -17,25 +17,9 @@ from satchel.i18n import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from click.shell_completion import CompletionItem
-
     from satchel.cli.context import CliContext
     from satchel.skill.model import Skill
     from satchel.store.agents import LinkResult, Links, SkillAgent
-
-
-def _complete_agents(
-    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    from satchel.store.agents import all_agents
-
-    return [
-        CompletionItem(agent.id, help=agent.name)
-        for agent in all_agents()
-        if agent.id.startswith(incomplete)
-    ]
 
 
 @command(
@@ -50,7 +34,6 @@ def _complete_agents(
     "agents_",
     metavar="AGENT",
     multiple=True,
-    shell_complete=_complete_agents,
     help=say("The agent, see `satchel agents --all`; repeatable."),
 )
 @all_option(say("All skills."))
@@ -68,7 +51,7 @@ def link(
     from satchel.store.agents import Links, agent_named
 
     satchel = context.satchel
-    links = Links(satchel.settings, user=scope == "user", check=satchel.library.seals.check)
+    links = Links(satchel.settings, user=scope == "user", check=satchel.library.integrity.check)
     if not agents_:
         raise missing("--agent")
     if (name is None) != everything:
@@ -167,7 +150,7 @@ def agents(context: CliContext, everything: bool, as_json: bool) -> int:
                 {
                     **agent._asdict(),
                     "here": agent.id in here,
-                    "skills": {name: one._asdict() for name, one in seen[agent.id].items()},
+                    "skills": seen[agent.id],
                 }
                 for agent in shown
             ]
@@ -179,19 +162,15 @@ def agents(context: CliContext, everything: bool, as_json: bool) -> int:
         return 0
     rows: list[list[str]] = []
     for agent in shown:
-        count = sum(one.view in {"sees", "perhaps"} for one in seen[agent.id].values())
         places = [*agent.project, *(f"~/{item}" for item in agent.user)]
         used = say("yes") if agent.id in here else say("no")
-        rows.append([agent.id, used, f"{count:,}", ", ".join(places)])
+        rows.append([agent.id, used, f"{len(seen[agent.id]):,}", ", ".join(places)])
     head = [say("agent"), say("used here"), say("skills"), say("looks in")]
     context.out.table(head, rows, [["bold" if row[0] in here else "dim"] for row in rows])
     untrusted = {one.name for one in satchel.list_skills(hidden=True) if one.state == "untrusted"}
     for agent in shown:
-        for name, one in seen[agent.id].items():
-            remarks = [one_line(one.why)] if one.why else []
-            if name in untrusted and one.view in {"sees", "perhaps"}:
-                remarks.append(say("sees it although it is not trusted here"))
-            for text in remarks:
-                context.err.line(f"{one_line(name)}, {agent.id}{say(': ')}{text}", "", "  ")
+        for name in untrusted & set(seen[agent.id]):
+            text = say("sees it although it is not trusted here")
+            context.err.line(f"{one_line(name)}, {agent.id}{say(': ')}{text}", "", "  ")
     context.err.line(say("Run `{command}`", command="satchel link NAME --agent AGENT"), "", "→ ")
     return 0

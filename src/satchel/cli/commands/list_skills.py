@@ -9,8 +9,9 @@ import os
 import sys
 
 from satchel.cli.console import STATES, Screen, count_skills, one_line, plural, write_json
+from satchel.errors import LockBroken
 from satchel.i18n import say
-from satchel.library.locations import OTHER_AGENTS
+from satchel.library.locations import OTHER_AGENTS, source_words
 from satchel.library.snapshot import find_broken
 from satchel.skill.problems import PROBLEMS
 
@@ -37,32 +38,30 @@ def show_list(satchel: Satchel, *, everything: bool = False, as_json: bool = Fal
     only = [one.skill for one in tools.only()]
     offered = _in_order(snapshot.skills, [skill for skill in only if skill.state == "active"])
     hidden = [*snapshot.hidden, *(skill for skill in only if skill.state != "active")]
-    unfinished = _unfinished(satchel)
-    problems = (*snapshot.problems, *tools.problems, *unfinished)
+    problems = (*snapshot.problems, *tools.problems)
     skills = [*offered, *hidden] if everything else offered
     tool_skills = {
         (one.skill.origin.root, one.skill.head.id): one for one in (*tools.skills, *tools.hidden)
     }
-    for problem in unfinished:
-        screen = Screen(sys.stderr)
-        screen.line(one_line(problem.message), "yellow")
-        screen.line(one_line(problem.fix), "", "→ ")
     broken = find_broken(problems, satchel.library.locations)
     shown = broken if everything else []
     verified = offered if everything or len(offered) <= _MAX_SKILLS_VERIFIED else ()
     modified = {skill.ref for skill in satchel.library.modified(verified)}
+    hubs = {skill.ref: name for skill in verified if (name := hub_name(satchel, skill))}
     if as_json:
         rows = [skill.to_dict() for skill in skills]
-        for row, skill in zip(rows, skills, strict=True) if tool_skills or modified else ():
+        for row, skill in zip(rows, skills, strict=True) if tool_skills or modified or hubs else ():
             if skill.ref in modified:
                 row["modified"] = True
+            if skill.ref in hubs:
+                row["hub"] = hubs[skill.ref]
             source = tool_skills.get((skill.origin.root, skill.head.id))
             row.update(source.to_dict() if source is not None else {})
         write_json([*rows, *(item.to_dict() for item in shown)])
         return 0
     if skills or shown:
         screen = Screen(sys.stdout)
-        _table(screen, skills, shown, tool_skills, modified, states=everything)
+        _table(screen, skills, shown, tool_skills, modified, hubs, states=everything)
     sys.stdout.flush()
     seen = (offered, hidden, problems)
     policy = "ask" if satchel.settings.asks else satchel.settings.trust
@@ -74,14 +73,15 @@ def show_list(satchel: Satchel, *, everything: bool = False, as_json: bool = Fal
     return 0
 
 
-def _unfinished(satchel: Satchel) -> list[Problem]:
-    locks = [location.lock for location in satchel.library.locations if location.lock]
-    if not any(os.path.isdir(os.path.join(os.path.dirname(lock), ".satchel")) for lock in locks):
-        return []
-    from satchel.library.lockfile import interrupted_changes
-    from satchel.library.ownership import key_path
-
-    return interrupted_changes(locks, key_path(satchel.settings.paths.state))
+def hub_name(satchel: Satchel, skill: Skill) -> str:
+    """The name and version of a hub's skill, `acme/pdf@1.2.0`; empty for others."""
+    try:
+        place = satchel.library.integrity.place(skill)
+    except LockBroken:  # reported as a problem
+        return ""
+    if place is None or place.kind != "hub":
+        return ""
+    return f"{'/'.join(place.url.split('/')[-2:])}@{place.commit}"
 
 
 def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:
@@ -98,6 +98,7 @@ def _table(
     broken: Sequence[BrokenSkill],
     tool_skills: Mapping[tuple[str, str], ToolSkill],
     modified: Collection[str],
+    hubs: Mapping[str, str],
     *,
     states: bool,
 ) -> None:
@@ -109,7 +110,10 @@ def _table(
         if state == "active" and skill.head.problems and _grave(skill.head.problems):
             mark, colour = "▲", "yellow"
         label = skill.origin.label
-        where = label if skill.origin.remote or label in OTHER_AGENTS else skill.source
+        where = (
+            label if skill.origin.remote or label in OTHER_AGENTS else source_words(skill.source)
+        )
+        where = one_line(hubs.get(skill.ref, where))
         source = tool_skills.get((skill.origin.root, skill.head.id))
         about = skill.description
         if skill.shadowed_by:
@@ -128,7 +132,9 @@ def _table(
     mark, colour = STATES["broken"]
     for item in broken:
         wrong = one_line(item.problem.message)
-        rows.append([mark, one_line(item.name), "", say("broken"), item.source, "", wrong])
+        rows.append(
+            [mark, one_line(item.name), "", say("broken"), source_words(item.source), "", wrong]
+        )
         styles.append([colour, "bold", "dim", colour, "dim"])
     head = ["", say("name"), say("id"), say("state"), say("source"), say("tools")]
     screen.table([*head, say("description")], rows, styles)
@@ -188,7 +194,7 @@ def show_locations(context: CliContext, *, as_json: bool) -> int:
         rows.append([
             str(len(rows) + 1),
             one_line(record["label"]) + ("" if not record["single"] else "/SKILL.md"),
-            record["source"],
+            source_words(record["source"]),
             f"{record['skills']:,}" if record["exists"] else say("none"),
             _trust_word(record) if record["exists"] else "",
         ])  # fmt: skip

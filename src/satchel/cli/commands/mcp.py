@@ -13,11 +13,11 @@ from satchel.cli.console import clean, count_skills, one_line, write_json
 from satchel.cli.context import closed_at_exit, command, confirm_change, group, short_path
 from satchel.cli.options import (
     OneOf,
-    WholeNumber,
     cannot_combine,
     dry_run_option,
     flag_option,
     needs,
+    server_options,
     yes_option,
 )
 from satchel.i18n import render, say
@@ -59,7 +59,7 @@ def mcp(context: CliContext) -> int:
 
 
 mcp.synonyms = {
-    "start": "serve", "run": "serve", "check": "list --check", "uninstall": "install --remove",
+    "start": "serve", "run": "serve", "check": "list", "uninstall": "install --remove",
     "ls": "list", "rm": "remove", "delete": "remove",
 }  # fmt: skip
 
@@ -72,19 +72,10 @@ mcp.synonyms = {
 )
 @flag_option("--no-tools", say("Without tools: only the Skills extension and prompts."))
 @flag_option("--http", say("Serve over HTTP."))
-@click.option("--host", default="127.0.0.1", help=say("Default: {value}.", value="127.0.0.1"))
-@click.option(
-    "--port",
-    type=WholeNumber(most=65_535),
-    default=_DEFAULT_PORT,
-    help=say("Default: {value}.", value=_DEFAULT_PORT),
-)
-@click.option("--name", "names", multiple=True, metavar="HOST",
-              help=say("Another host name of the server; repeatable."))  # fmt: skip
+@server_options(_DEFAULT_PORT)
 @click.option("--token-env", metavar="NAME", help=say("Environment variable with the token."))
 @click.option("--token-file", metavar="FILE", help=say("Read it from this file."))
 @flag_option("--no-token", say("No token: every user of this machine can connect."))
-@click.option("--clients", metavar="FILE", help=say("TOML file of clients and their skills."))
 def serve(
     context: CliContext,
     no_tools: bool,
@@ -95,7 +86,6 @@ def serve(
     token_env: str | None,
     token_file: str | None,
     no_token: bool,
-    clients: str | None,
 ) -> int:
     from satchel._optional import require
 
@@ -104,24 +94,22 @@ def serve(
     require("mcp", "mcp")
     if not http:
         return _stdio(context, tools=not no_tools)
-    from satchel.integrations.mcp.http import Web, others_can_read, read_clients
+    from satchel.integrations.mcp.http import Web, others_can_read
 
-    if no_token and (token_env or token_file or clients):
-        raise cannot_combine("--no-token", "--token-env", "--token-file", "--clients")
+    if no_token and (token_env or token_file):
+        raise cannot_combine("--no-token", "--token-env", "--token-file")
     web = Web(
         host,
         port,
         token_env or "",
         token_file or "",
-        tuple(read_clients(clients)) if clients else (),
         names,
         open=no_token,
     )
-    for path in filter(None, (web.token_file, *(one.file for one in web.clients))):
-        if others_can_read(path):
-            context.err.line(say("Others on this machine can read `{path}`", path=one_line(path)))
-            step = say("Run `{command}`", command=f"chmod 600 {one_line(path)}")
-            context.err.line(step, "", "→ ")
+    if others_can_read(web.token_file):
+        path = one_line(web.token_file)
+        context.err.line(say("Others on this machine can read `{path}`", path=path))
+        context.err.line(say("Run `{command}`", command=f"chmod 600 {path}"), "", "→ ")
     return _http(context, web, tools=not no_tools)
 
 
@@ -162,16 +150,14 @@ def own_skills(context: CliContext, *, announce: bool = True) -> Satchel:
     """
     from satchel.project import library_for
     from satchel.satchel import Satchel
-    from satchel.settings import SERVER
 
     settings = context.satchel.settings
-    near = tuple(one for one in settings.locations if not one.startswith(SERVER))
-    if not settings.servers and len(near) == len(settings.locations):
+    if not settings.servers:
         context.satchel.index_wait_s = 0.0
         return context.satchel
     if announce:
         context.err.line(say("Skills of other servers are not served"))
-    settings = settings._replace(servers={}, locations=near)
+    settings = settings._replace(servers={})
     return Satchel(library_for(settings), settings)
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from satchel.cli.console import one_line, plural, write_json
 from satchel.cli.context import command, complete_names, no_such, short_path
-from satchel.cli.options import AnyPath, all_option, cannot_combine, flag_option
+from satchel.cli.options import all_option, cannot_combine, flag_option
 from satchel.errors import NotFound, SatchelError
 from satchel.i18n import join_names, render, say
 from satchel.library.locations import local_folder
 from satchel.presentation.findings import (
-    MARKS,
-    TONES,
     group_findings,
-    place_of,
     unscanned_report,
 )
 
@@ -28,8 +25,8 @@ if TYPE_CHECKING:
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
     from satchel.presentation.findings import FindingGroup
-    from satchel.security.allowlist import Allowance
     from satchel.security.report import ScanReport
+    from satchel.security.rules import ScanRule
     from satchel.skill.file_tree import Tree
     from satchel.skill.model import Skill
 
@@ -48,49 +45,41 @@ _MAX_PLACES_SHOWN = 8
     say("Scan skills for security risks."),
     "satchel scan ~/Downloads/some-skill",
     "satchel scan --all --strict",
-    "satchel scan --explain fetch-and-run",
+    "satchel scan --all --json",
 )
 @click.argument("names", nargs=-1, metavar="[PATH|NAME]...", shell_complete=complete_names)
 @all_option(say("All skills."))
 @flag_option("--strict", say("Warnings count as errors."))
-@flag_option("--sarif", say("Print {format}.", format="SARIF"))
 @click.option(
-    "--allow",
+    "--ignore",
     multiple=True,
-    metavar="FILE",
-    type=AnyPath(),
-    help=say("An allowlist that applies in full; repeatable."),
+    metavar="RULE",
+    help=say("Ignore a rule; repeatable."),
 )
-@click.option("--explain", metavar="RULE", help=say("Explain a rule."))
 def scan(
     session: CliContext,
     names: tuple[str, ...],
     everything: bool,
     strict: bool,
-    sarif: bool,
-    allow: tuple[str, ...],
-    explain: str | None,
+    ignore: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Print one block per skill."""
-    if explain is not None:
-        return _explain(session, explain, as_json=as_json)
     if bool(names) == everything:
         raise cannot_combine("PATH", "NAME", "--all")
     folders = _folders(session, names)
-    allowances, refused = _allowances(session, allow)
-    own = () if allow else session.satchel.library.every()
-    known = {skill.base_dir: skill for skill in own}
-    reports = dict(_reports(session, folders, allowances, known))
+    for rule in ignore:
+        _rule(rule)
+    known = {skill.base_dir: skill for skill in session.satchel.library.every()}
+    found = _reports(session, folders, known)
+    reports = {folder: report.without(ignore) for folder, report in found}
     failed = [report for report in reports.values() if _fails(report, strict=strict)]
     if as_json:
         write_json([{"path": folder, **report.to_dict()} for folder, report in reports.items()])
-    elif sarif:
-        _write_sarif(reports)
     else:
         for folder, report in reports.items():
             _show(session.out, folder, report)
-    _summary(session, reports, refused)
+    _summary(session, reports)
     return 1 if failed else 0
 
 
@@ -144,25 +133,8 @@ def _below(path: str) -> list[str]:
     return found or [path]
 
 
-def _allowances(
-    session: CliContext, given: Sequence[str]
-) -> tuple[list[Allowance], list[Allowance]]:
-    from satchel.security.allowlist import ALLOWLIST_FILE, gather_allowances
-
-    settings = session.satchel.settings
-    config = settings.paths.config
-    own = os.path.join(os.path.dirname(config), ALLOWLIST_FILE) if config else ""
-    missing = [path for path in given if not os.path.isfile(path)]
-    if missing:
-        raise no_such(say("file"), missing[0])
-    return gather_allowances(own, os.path.join(settings.project, ".agents", ALLOWLIST_FILE), given)
-
-
 def _reports(
-    session: CliContext,
-    folders: Sequence[str],
-    allowances: Sequence[Allowance],
-    known: Mapping[str, Skill],
+    session: CliContext, folders: Sequence[str], known: Mapping[str, Skill]
 ) -> Iterator[tuple[str, ScanReport]]:
     """Scan each folder; the report of a skill of the library is cached for all interfaces."""
     from satchel.cli.context import with_progress
@@ -174,8 +146,7 @@ def _reports(
                 yield folder, session.satchel.scan(known[folder])
                 continue
             for path, tree in _trees(folder):
-                name = os.path.basename(path)
-                yield path, scan_tree(tree, name=name, allow=allowances)
+                yield path, scan_tree(tree)
         except (SatchelError, OSError) as exc:
             yield folder, unscanned_report(exc)
 
@@ -216,20 +187,6 @@ def _show(out: Screen, folder: str, report: ScanReport) -> None:
     )
     for group in group_findings((None, finding) for finding in report.findings):
         _show_group(out, group)
-    for one in report.allowed:
-        out.line(
-            say(
-                "{rule} in {place} is accepted until {date}: {reason}",
-                rule=one.finding.rule,
-                place=one_line(place_of(one.finding)),
-                date=one.expires,
-                reason=one_line(one.reason),
-            ),
-            "dim",
-            indent="  · ",
-        )
-    for old in report.expired:
-        out.line(say("The acceptance has expired: {what}", what=one_line(old)), indent="  ▲ ")
     for path, reason in report.unscanned[:_MAX_PLACES_SHOWN]:
         text = say("not scanned: {path} ({reason})", path=one_line(path), reason=render(reason))
         out.line(text, indent="  ? ")
@@ -250,58 +207,18 @@ def _show_group(out: Screen, group: FindingGroup) -> None:
     out.line(group.fix, indent="    → ", hang="      ")
 
 
-def _summary(
-    session: CliContext, reports: Mapping[str, ScanReport], refused: Sequence[Allowance]
-) -> None:
-    err = session.err
+def _summary(session: CliContext, reports: Mapping[str, ScanReport]) -> None:
     counts = Counter(report.verdict for report in reports.values())
     parts = [plural(counts[name], say(name), say(name)) for name in _VERDICTS if name in counts]
-    err.line(say("Scan: {counts}", counts=join_names(parts)))
-    if any(report.engines and "yara" not in report.engines for report in reports.values()):
-        command_ = 'pip install "satchel[scan]"'
-        err.line(
-            say("YARA rules were not used; install them with `{command}`", command=command_), "dim"
-        )
-    for one in refused:
-        err.line(
-            say(
-                "A project cannot accept `{rule}` for you; `--allow {file}` does",
-                rule=one.rule,
-                file=short_path(one.source),
-            ),
-            "yellow",
-        )
+    session.err.line(say("Scan: {counts}", counts=join_names(parts)))
 
 
-def _write_sarif(reports: Mapping[str, ScanReport]) -> None:
-    from satchel import __version__
-    from satchel.security.report import to_sarif
-
-    write_json(to_sarif({short_path(folder): one for folder, one in reports.items()}, __version__))
-
-
-def _explain(session: CliContext, name: str, *, as_json: bool) -> int:
+def _rule(name: str) -> ScanRule:
     import difflib
 
-    from satchel.security.rules import OWASP, RULES
+    from satchel.security.rules import RULES
 
     rule = RULES.get(name)
     if rule is None:
         raise no_such(say("rule"), name, difflib.get_close_matches(name, list(RULES), 3))
-    classes = {one: OWASP[one] for one in rule.owasp}
-    if as_json:
-        row: dict[str, Any] = {
-            "id": rule.id, "severity": rule.severity, "what": rule.what, "fix": rule.fix,
-            "owasp": classes, "engine": rule.engine,
-        }  # fmt: skip
-        write_json(row)
-        return 0
-    out = session.out
-    tone = TONES[rule.severity]
-    lead = [(f"{MARKS[tone]} {say(rule.severity)}", _COLOURS[tone]), ("  ", "")]
-    out.line(rule.id, "bold", lead=lead)
-    out.line(say(rule.what), indent="  ")
-    out.line(say(rule.fix), indent="  → ")
-    for key, title in classes.items():
-        out.line(f"OWASP {key}: {title}", "dim", indent="  ")
-    return 0
+    return rule

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from satchel import explain_selection
-from satchel.cli.console import count_skills, cut, one_line, write_json
-from satchel.cli.context import command, complete_names, read_goal
-from satchel.cli.options import flag_option, limit_option
+from satchel.cli.console import cut, one_line, write_json
+from satchel.cli.context import ProgressBar, command, complete_names, read_goal
+from satchel.cli.options import cannot_combine, flag_option, limit_option
 from satchel.detect.base import DetectorNote, code_of
 from satchel.errors import NotFound, Refused, SkillBroken
 from satchel.explain_selection import EXPLICIT
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from satchel.cli.context import CliContext
     from satchel.detect import Detection, Match
     from satchel.satchel import Satchel
-    from satchel.session.shortlist import Shortlist
     from satchel.skill.model import Skill
 
 NONE_FITS = NotFound.exit_code
@@ -34,6 +33,7 @@ _BAR_COLUMNS, _NARROW_BAR_COLUMNS = 10, 6
 _NARROW_SCREEN_COLUMNS = 72
 _TINY_SCREEN_COLUMNS = 56
 _MAX_GOAL_CHARS = 200
+_HUB_INDEX_TIMEOUT_S = 60.0
 _MAX_RUNNERS_UP_SHOWN = 5
 _MAX_COPIES_SHOWN = 4
 _FIRST_NOTES = frozenset(("unknown-skill", "unknown-skill-near", "unknown-skills-more"))
@@ -67,7 +67,7 @@ def share_of(value: float, most: float) -> float:
     say("Find the skills that fit a request, best first."),
     "satchel search review a pull request",
     'satchel search "write a skill" --explain',
-    "satchel search 写技能 --limit 1",
+    "satchel search --hub fill in a form",
 )
 @click.argument("words", nargs=-1, required=True)
 @limit_option()
@@ -80,33 +80,56 @@ def share_of(value: float, most: float) -> float:
     shell_complete=complete_names,
     help=say("Select this skill in any case; repeatable."),
 )
-@flag_option("--block", say("Print the text that a model gets."))
+@flag_option("--hub", say("Search the hubs of the settings instead."))
 def search(
     context: CliContext,
     words: tuple[str, ...],
     limit: int | None,
     explain: bool,
     wanted: tuple[str, ...],
-    block: bool,
+    hub: bool,
     as_json: bool,
 ) -> int:
     text = read_goal(context, words, "satchel search")
+    if hub:
+        if wanted:
+            raise cannot_combine("--hub", "--skill")
+        return _search_hubs(context, text, limit, explain=explain, as_json=as_json)
     if limit is not None:
         context.given["shortlist"] = limit
     named = [_offered(context, name) for name in wanted]
     satchel = _with_overrides(context.satchel, named)
     with context.index_progress():
         answer = fitting(satchel.which(text, record=False))
-    made = satchel.shortlist(text, record=False) if block else None
     if as_json:
-        record = _to_dict(answer, text)
-        write_json(record if made is None else {**record, **_block_dict(made)})
-    elif made is not None:
-        _show_block(context, made)
+        write_json(_to_dict(answer, text))
     else:
         _show(context, answer, text, explain=explain)
-    found = answer.matches if made is None else made.text
-    return 0 if found else NONE_FITS
+    return 0 if answer.matches else NONE_FITS
+
+
+def _search_hubs(
+    context: CliContext, text: str, limit: int | None, *, explain: bool, as_json: bool
+) -> int:
+    from satchel.store.hub_client.hubs import Hubs
+
+    satchel = context.satchel
+    with ProgressBar(say("Building the search index")) as bar:
+        answer, total = Hubs.of(satchel.settings).search(
+            text,
+            limit,
+            patience=_HUB_INDEX_TIMEOUT_S,
+            on_wait=lambda done, count: bar("", done, count),
+        )
+    answer = fitting(answer)
+    if as_json:
+        write_json(_to_dict(answer, text))
+    else:
+        _show(context, answer, text, explain=explain, total=total)
+        if answer.matches:
+            command = f"satchel install {answer.matches[0].name}"
+            context.err.line(say("Run `{command}`", command=command), "dim", "→ ")
+    return 0 if answer.matches else NONE_FITS
 
 
 def fitting(answer: Detection) -> Detection:
@@ -136,15 +159,6 @@ def _to_dict(answer: Detection, goal: str) -> dict[str, Any]:
     }
 
 
-def _block_dict(made: Shortlist) -> dict[str, Any]:
-    return {
-        "block": made.text,
-        "listed": list(made.listed),
-        "never_used": made.explored or None,
-        "block_note": made.reason or None,
-    }
-
-
 def match_dict(match: Match, answer: Detection) -> dict[str, Any]:
     """A match as JSON."""
     return {
@@ -159,7 +173,9 @@ def match_dict(match: Match, answer: Detection) -> dict[str, Any]:
     }
 
 
-def _show(context: CliContext, answer: Detection, goal: str, *, explain: bool) -> None:
+def _show(
+    context: CliContext, answer: Detection, goal: str, *, explain: bool, total: int | None = None
+) -> None:
     first = [note for note in answer.notes if code_of(note) in _FIRST_NOTES]
     show_notes(context.err, notes_of(context, first), "yellow")
     out = context.out
@@ -176,10 +192,10 @@ def _show(context: CliContext, answer: Detection, goal: str, *, explain: bool) -
         _show_runners_up(out, answer)
     err = context.err
     if answer.matches:
-        err.line(_summary(answer, len(context.satchel.library.snapshot().skills)))
+        if total is None:
+            total = len(context.satchel.library.snapshot().skills)
+        err.line(_summary(answer, total))
     show_notes(err, [note for note in answer.notes if note not in first])
-    if answer.cost:
-        err.line(_format_cost(answer.cost), "dim")
 
 
 def _row(out: Screen, match: Match, answer: Detection) -> list[str]:
@@ -248,23 +264,6 @@ def _show_none(context: CliContext, answer: Detection, goal: str) -> None:
         context.err.line(step, "", "→ ")
 
 
-def _show_block(context: CliContext, made: Shortlist) -> None:
-    """Print the shortlist block on stdout, its size and notes on stderr."""
-    context.out.data(made.text)
-    err = context.err
-    notes = made.answer.notes if made.answer is not None else ()
-    if not made.text:
-        reason = one_line(render(made.reason))
-        err.line(reason)
-        show_notes(err, [note for note in notes if note not in made.reason])
-        return
-    text = count_skills(len(made.listed))
-    err.line(say("{skills} in {size} characters", skills=text, size=f"{len(made.text):,}"))
-    if made.reason:
-        err.line(one_line(render(made.reason)), "dim")
-    show_notes(err, notes)
-
-
 def _summary(answer: Detection, total: int) -> str:
     return say("{count} of {total} skills", count=len(answer.matches), total=f"{total:,}")
 
@@ -290,16 +289,6 @@ def show_notes(err: Screen, notes: Iterable[str], style: str = "dim") -> None:
 def format_reason(match: Match) -> str:
     """The reason of a match on one line; empty when its detector gave none."""
     return one_line(explain_selection.reason_text(match))
-
-
-def _format_cost(cost: dict[str, float]) -> str:
-    text = say(
-        "A model was asked: {calls} calls, {sent} tokens sent, {got} received",
-        calls=f"{cost.get('calls', 0):g}",
-        sent=f"{cost.get('input_tokens', 0):g}",
-        got=f"{cost.get('output_tokens', 0):g}",
-    )
-    return f"{text}{say('; ')}$ {cost['usd']:.4f}" if "usd" in cost else text
 
 
 def confidence(match: Match, answer: Detection) -> float:

@@ -21,8 +21,9 @@ from satchel.cli.console import (
 )
 from satchel.cli.context import command, print_reply, skill_argument
 from satchel.cli.options import AnyPath, cannot_combine, flag_option, needs
-from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
+from satchel.errors import InvalidInput, LockBroken, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
+from satchel.library.locations import source_words
 from satchel.presentation.wording import counted
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
     from satchel.library import Library
+    from satchel.library.lockfile import LockedSource
     from satchel.library.tool_skills import ToolSkill
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
@@ -104,7 +106,7 @@ def show(
     found = context.find(name)
     skill = found[0]
     library = context.satchel.library
-    document = library.seals.inspect(skill)
+    document = library.integrity.inspect(skill)
     source = library.tools().of(skill)
     if skill.is_tool:
         problems = list(document.problems)
@@ -116,11 +118,13 @@ def show(
     files, more = _files_of(skill, library)
     supply = library.supply_of(skill)
     mark = supply.digest(skill) if supply is not None else ""
+    place = _hub_place(library, skill)
     if as_json:
         write_json({
             **skill.to_dict(),
             **(source.to_dict() if source is not None else {}),
             **({"mark": mark} if mark else {}),
+            **({"hub": place._asdict()} if place is not None else {}),
             "problems": [problem.to_dict() for problem in problems],
             "fields": list(_fields(document)),
             "files": [file._asdict() for file in files],
@@ -130,7 +134,7 @@ def show(
         })  # fmt: skip
         return 0
     out = context.out
-    _show_header(out, skill, mark, changed.code if changed is not None else "")
+    _show_header(out, skill, mark, changed.code if changed is not None else "", place)
     if not skill.is_tool:
         _show_fields(out, document)
     if source is not None:
@@ -199,12 +203,25 @@ def _show_file(context: CliContext, name: str, path: str, *, as_json: bool) -> i
     return print_reply(context, reply, as_json=as_json)
 
 
-def _show_header(out: Screen, skill: Skill, server_mark: str, problem: str) -> None:
+def _hub_place(library: Library, skill: Skill) -> LockedSource | None:
+    """The source of a skill that was installed from a hub."""
+    try:
+        place = library.integrity.place(skill)
+    except LockBroken:  # reported as a problem
+        return None
+    return place if place is not None and place.kind == "hub" else None
+
+
+def _show_header(
+    out: Screen, skill: Skill, server_mark: str, problem: str, place: LockedSource | None
+) -> None:
     name = problem if problem in STATES else skill.state
     mark, colour = STATES[name]
     state = f"{mark} {say(name)}"
     name = out.paint(one_line(skill.name), "bold")
-    out.write(f"{name}  {out.paint(state, colour)}  {out.paint(skill.source, 'dim')}\n")
+    out.write(
+        f"{name}  {out.paint(state, colour)}  {out.paint(source_words(skill.source), 'dim')}\n"
+    )
     if skill.shadowed_by:
         out.line(
             say("hidden by {ref}, which goes before it", ref=one_line(skill.shadowed_by)), "dim"
@@ -212,6 +229,10 @@ def _show_header(out: Screen, skill: Skill, server_mark: str, problem: str) -> N
     if skill.origin.remote:
         digest = server_mark.removeprefix("sha256:")[:12]
         out.line(f"{skill.origin.remote} ({digest})", "dim")
+    if place is not None:
+        from satchel.store.hub_client.source import shown_key
+
+        out.line(one_line(f"{place.url}@{place.commit} ({shown_key(place.key)})"), "dim")
     out.line(one_line(skill.path), "dim")
     out.line()
     out.line(one_line(skill.description))

@@ -71,7 +71,7 @@ def sign(
         raise needs("--trust-key", "--as")
     if skill is None:
         return _manage_signers(context, trust_key, identity or "", revoke, as_json=as_json)
-    folder, writable, tree = _find_folder(context, skill)
+    folder, writable, tree = find_folder(context, skill)
     if check:
         from satchel.store.signing import check_signature
 
@@ -89,7 +89,7 @@ def sign(
     return 0
 
 
-def _find_folder(context: CliContext, skill: str) -> tuple[str, bool, FolderTree]:
+def find_folder(context: CliContext, skill: str) -> tuple[str, bool, FolderTree]:
     """The folder of a name or path, whether it is writable, and the skill's tree in it."""
     from satchel.library.integrity import tree_of
     from satchel.skill.file_tree import FolderTree
@@ -151,11 +151,11 @@ def _manage_signers(
     *,
     as_json: bool,
 ) -> int:
-    from satchel.store.signing import add_signer, remove_signer, user_signers
+    from satchel.store.signing import add_signer, revoke_signer, user_signers
 
     book = user_signers()
     if revoke is not None:
-        removed = remove_signer(book, revoke, revoke=True)
+        removed = revoke_signer(book, revoke)
         if as_json:
             write_json({"revoked": [_record(one) for one in removed]})
         for one in [] if as_json else removed:
@@ -164,7 +164,7 @@ def _manage_signers(
         return 0
     if trust_key is None:
         return _list(context, book, as_json=as_json)
-    made = add_signer(book, identity, _public_key(trust_key), "")
+    made = add_signer(book, identity, _public_key(trust_key))
     if as_json:
         write_json({"added": _record(made)})
     else:

@@ -9,7 +9,7 @@ import click
 
 from satchel.cli import EXIT_FAILED, EXIT_INCOMPLETE
 from satchel.cli.commands.search import format_reason, percent
-from satchel.cli.commands.try_tool import complete_tools, format_duration, no_tool, show_builds
+from satchel.cli.commands.try_tool import format_duration, no_tool, show_builds
 from satchel.cli.console import one_line, pad, plural, print_error, width_of, wrap, write_json
 from satchel.cli.context import ProgressBar, command, complete_names, no_such, short_path
 from satchel.cli.options import all_option, cannot_combine, flag_option, missing
@@ -19,8 +19,6 @@ from satchel.i18n import join_names, render, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from click.shell_completion import CompletionItem
-
     from satchel.authoring.tool_tests import CaseResult
     from satchel.authoring.trigger_tests import PromptResult, TriggerResult
     from satchel.cli.console import Screen
@@ -29,16 +27,6 @@ if TYPE_CHECKING:
     from satchel.skill.trigger_file import Triggers
 
 _MARKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "not-run": ("–", "yellow")}
-_KINDS = {"example": "example", "refused": "call", "program": "program"}
-"""Kind of a case -> its name: a call refused before the program runs, or by the program."""
-
-
-def _complete_tested(
-    ctx: click.Context, parameter: click.Parameter, start: str
-) -> list[CompletionItem]:
-    if ctx.params.get("triggers"):
-        return complete_names(ctx, parameter, start)
-    return complete_tools(ctx, parameter, start)
 
 
 @command(
@@ -47,7 +35,7 @@ def _complete_tested(
     "satchel test --triggers style-check",
     "satchel test --triggers --all",
 )
-@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_tested)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_names)
 @flag_option("--triggers", say("Run the prompts that should select the skill."))
 @all_option(say("Also skills outside the project."))
 def test(
@@ -114,7 +102,7 @@ def _show_cases(out: Screen, outcomes: list[CaseResult]) -> None:
         title = f"{one.case.tool}: {one.case.title}" if several else one.case.title
         rows.append([
             f"{mark} {states[one.state]}",
-            say(_KINDS[one.case.kind]),
+            say(one.case.kind),
             one_line(title),
             format_duration(round(one.ms)) if one.state != "not-run" else "",
             one_line(render(one.said)),
@@ -137,7 +125,7 @@ def run_trigger_tests(
     as_json: bool,
 ) -> int:
     """Run the trigger tests of some skills; returns the exit code."""
-    from satchel.authoring.trigger_tests import run_subjects, with_known_names
+    from satchel.authoring.trigger_tests import run_subjects
 
     chosen = _subjects(context, names, everything=everything)
     if not chosen:
@@ -145,14 +133,13 @@ def run_trigger_tests(
             write_json({**_to_dict([], [], ok=True), "notes": []})
         context.err.line(_no_tests())
         return 0
-    subjects = with_known_names(chosen, context.satchel.library.every())
-    broken = [(skill, triggers) for skill, triggers in subjects if triggers.broken]
-    if broken and len(subjects) == 1:
+    broken = [(skill, triggers) for skill, triggers in chosen if triggers.problems]
+    if broken and len(chosen) == 1:
         raise _broken_error(*broken[0])
     with ProgressBar(say("Checking")) as bar:
-        results = run_subjects(context.satchel, [one for one in subjects if not one[1].broken], bar)
+        results = run_subjects(context.satchel, [one for one in chosen if not one[1].problems], bar)
     notes = list(dict.fromkeys(note for one in results for row in one.rows for note in row.notes))
-    passed = all(one.passes(1.0, 1.0) for one in results)
+    passed = all(one.ok for one in results)
     status = SkillBroken.exit_code if broken else 0 if passed else EXIT_FAILED
     if as_json:
         write_json({**_to_dict(results, broken, ok=status == 0), "notes": notes})
@@ -178,7 +165,7 @@ def _to_dict(
 ) -> dict[str, Any]:
     return {
         "ok": ok,
-        "results": [{**one.to_dict(), "ok": one.passes(1.0, 1.0)} for one in results],
+        "results": [one.to_dict() for one in results],
         "broken": [
             {
                 "name": skill.name,
@@ -231,7 +218,7 @@ def _no_tests() -> str:
 
 def _broken_error(skill: Skill, triggers: Triggers) -> SkillBroken:
     """The first problem of an invalid trigger file; `satchel check` shows all of them."""
-    first = triggers.broken[0]
+    first = triggers.problems[0]
     where = short_path(first.path) + (f":{first.line}" if first.line else "")
     text = say(
         "The trigger tests of `{name}` cannot be run: {problem}",
@@ -242,15 +229,12 @@ def _broken_error(skill: Skill, triggers: Triggers) -> SkillBroken:
 
 
 def _show(out: Screen, result: TriggerResult) -> None:
-    good = result.passes(1.0, 1.0)
-    mark, colour = ("✓", "green") if good else ("✗", "red")
+    mark, colour = ("✓", "green") if result.ok else ("✗", "red")
     name = out.paint(one_line(result.skill.name), "bold")
     where = out.paint(one_line(short_path(result.path)), "dim")
     out.write(f"{out.paint(mark, colour)} {name}  {where}\n")
     for row in result.rows:
         _show_row(out, row)
-    out.line()
-    _show_counts(out, result)
 
 
 def _show_row(out: Screen, row: PromptResult) -> None:
@@ -268,12 +252,12 @@ def _show_row(out: Screen, row: PromptResult) -> None:
 
 def _explain(row: PromptResult) -> list[str]:
     """Why the result of a prompt is wrong; empty when it is right."""
-    from satchel.authoring.trigger_tests import is_significant
+    from satchel.explain_selection import significant_words
 
     reasons: list[str] = []
     if not row.ok and row.prompt.fires:
         reasons.append(_why_missed(row))
-        missing = [word for word in row.missing if is_significant(word)]
+        missing = significant_words(row.missing)
         if missing:
             words = join_names(f"`{one_line(word)}`" for word in missing[:_MAX_WORDS_SHOWN])
             reasons.append(say("missing words") + say(": ") + words)
@@ -295,32 +279,6 @@ def _why_missed(row: PromptResult) -> str:
         )
     first = row.rivals[0]
     return f"`{one_line(first.name)}`{say(': ')}{format_reason(first)}"
-
-
-def _show_counts(out: Screen, result: TriggerResult) -> None:
-    """Print the confusion matrix."""
-    rows = [
-        (say("should"), True, say("recall"), result.recall),
-        (say("should not"), False, say("precision"), result.precision),
-    ]
-    heads = ["", say("selected"), say("not selected"), ""]
-    cells = [
-        [
-            side,
-            str(result.cell(fires=fires, chosen=True)),
-            str(result.cell(fires=fires, chosen=False)),
-            f"{measure} {'–' if share is None else f'{share * 100:.0f} %'}",
-        ]
-        for side, fires, measure, share in rows
-    ]
-    widths = [max(width_of(row[at]) for row in (heads, *cells)) for at in range(3)]
-    for at, row in enumerate((heads, *cells)):
-        line = "  ".join([
-            pad(row[0], widths[0]),
-            *(" " * (widths[n] - width_of(row[n])) + row[n] for n in (1, 2)),
-            row[3],
-        ])  # fmt: skip
-        out.write("  " + out.paint(line.rstrip(), "" if at else "dim") + "\n")
 
 
 def _show_summary(context: CliContext, results: list[TriggerResult]) -> None:

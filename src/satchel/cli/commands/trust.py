@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,25 +10,18 @@ import click
 
 from satchel.cli.commands.show import show_problems
 from satchel.cli.console import one_line, write_json
-from satchel.cli.context import ProgressBar, command, completions, confirm
+from satchel.cli.context import ProgressBar, command, confirm, skill_argument
 from satchel.cli.options import cannot_combine, needs, yes_option
 from satchel.errors import NotFound, Refused
 from satchel.i18n import render, say
 from satchel.project import refuse_locked
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from satchel.cli.context import CliContext
     from satchel.satchel import FolderReview
 
 _MAX_SKILLS_SHOWN = 20
-
-
-def _complete(
-    context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return completions(context, incomplete, lambda _, skill: skill.state == "blocked")
+_MAX_PROCESSES = 8
 
 
 @command(
@@ -41,7 +35,7 @@ def _complete(
     "satchel trust deploy --accept-risk 'our own installer, reviewed'",
     "satchel trust --revoke",
 )
-@click.argument("name", required=False, shell_complete=_complete)
+@skill_argument(required=False)
 @click.option("--accept-risk", metavar="WHY", help=say("Use the blocked skill NAME as it is now."))
 @click.option("--revoke", is_flag=True, help=say("Revoke the trust."))
 @yes_option()
@@ -110,9 +104,12 @@ def offer_trust(session: CliContext, *, note: bool) -> None:
 
 
 def review_with_progress(session: CliContext) -> FolderReview:
-    """Scan untrusted skills, with a progress bar."""
+    """Scan untrusted skills on all cores, with a progress bar."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     with ProgressBar(say("Scanning")) as progress:
-        return session.satchel.review(lambda done, total: progress("", done, total))
+        return session.satchel.review(
+            lambda done, total: progress("", done, total), processes=min(cores, _MAX_PROCESSES)
+        )
 
 
 def _accept(session: CliContext, name: str, reason: str, *, as_json: bool) -> int:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel.cli.console import clean, one_line, print_error, write_json
-from satchel.cli.context import command, completions, exit_code
+from satchel.cli.context import command, complete_names, exit_code
 from satchel.cli.options import flag_option
 from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from satchel.authoring.tool_trial import ToolTrial
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
@@ -25,22 +23,13 @@ _EXIT_CODES = {"missing-runtime": 6, "build-failed": 7}
 _MAX_CHARS_SHOWN = 600
 
 
-def complete_tools(
-    ctx: click.Context, _parameter: click.Parameter, start: str
-) -> list[CompletionItem]:
-    """Complete names of tool skills."""
-    return completions(
-        ctx, start, lambda satchel, skill: bool(satchel.library.tools().find(skill.name))
-    )
-
-
 @command(
     say("Call a tool once, as an agent would."),
     "satchel try word_count_count --arg text='to be or not to be'",
     'satchel try word-count --json-args \'{"text": "to be"}\'',
     name="try",
 )
-@click.argument("tool", shell_complete=complete_tools)
+@click.argument("tool", shell_complete=complete_names)
 @click.option(
     "--arg", "pairs", multiple=True, metavar="NAME=VALUE", help=say("One argument; repeatable.")
 )

@@ -10,7 +10,7 @@ import click
 from satchel._fs import read_plain
 from satchel.cli.console import one_line
 from satchel.cli.context import closed_at_exit, command
-from satchel.cli.options import WholeNumber, flag_option
+from satchel.cli.options import flag_option, server_options
 from satchel.errors import InvalidInput, NotFound
 from satchel.i18n import say
 
@@ -28,15 +28,7 @@ _MAX_PASSWORD_BYTES = 4_096
     "satchel ui --behind-https --name skills.example.com --password-file ~/.satchel-password",
     json=False,
 )
-@click.option("--host", default="127.0.0.1", help=say("Default: {value}.", value="127.0.0.1"))
-@click.option(
-    "--port",
-    type=WholeNumber(most=65_535),
-    default=_DEFAULT_PORT,
-    help=say("Default: {value}.", value=_DEFAULT_PORT),
-)
-@click.option("--name", "names", multiple=True, metavar="HOST",
-              help=say("Another host name of the server; repeatable."))  # fmt: skip
+@server_options(_DEFAULT_PORT)
 @click.option("--password-file", metavar="FILE", help=say("Read it from this file."))
 @flag_option("--behind-https", say("A proxy in front uses HTTPS."))
 @flag_option("--no-browser", say("Print the link without opening it."))
@@ -52,13 +44,11 @@ def ui(
     from satchel.ui.server import UiServerSettings, serve
 
     first = True
-    stdout_open = True
 
     def print_link(url: str) -> None:
-        nonlocal first, stdout_open
-        stdout_open = stdout_open and _print(context, url)
-        if not stdout_open:
-            context.err.line(url)
+        nonlocal first
+        context.out.data(url + "\n")
+        context.out.stream.flush()
         if first:
             first = False
             context.err.line(say("{key} ends it", key="Ctrl-C"), "dim")
@@ -73,19 +63,6 @@ def ui(
     with closed_at_exit(context.satchel) as satchel:
         serve(satchel, web)
     return 0
-
-
-def _print(context: CliContext, url: str) -> bool:
-    """Print a link; returns False when stdout is closed."""
-    stream = context.out.stream
-    try:
-        context.out.data(url + "\n")
-        stream.flush()
-    except OSError:
-        # The rest of the buffer would fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return False
-    return True
 
 
 def _warn(context: CliContext) -> None:

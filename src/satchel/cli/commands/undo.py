@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from satchel.cli.console import one_line, with_error, write_json
+from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command
 from satchel.cli.options import flag_option
 from satchel.cli.plan_prompt import open_store, print_repairs, scope_option
-from satchel.errors import Incomplete
 from satchel.i18n import say
 from satchel.presentation.wording import names_of, undone_words
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.cli.context import CliContext
-    from satchel.store.undo import HistoryEntry, Undone
+    from satchel.store.undo import HistoryEntry
 
 
 @command(
@@ -32,42 +31,23 @@ def undo(context: CliContext, scope: str, redo: bool, listing: bool, as_json: bo
     store = open_store(context, scope)
     if listing:
         return _list_history(context, store.history(), as_json=as_json)
-    try:
-        done = store.undo(redo=redo)
-    except Incomplete as exc:
-        from satchel.store.undo import Undone
-
-        if isinstance(exc.receipt, Undone):  # the change itself succeeded
-            _print_undone(context, exc.receipt, redo=redo, as_json=as_json, failed=exc)
-        raise
-    _print_undone(context, done, redo=redo, as_json=as_json)
-    return 0
-
-
-def _print_undone(
-    context: CliContext,
-    done: Undone,
-    *,
-    redo: bool,
-    as_json: bool,
-    failed: Incomplete | None = None,
-) -> None:
+    done = store.undo(redo=redo)
     if as_json:
-        record = {
+        write_json({
             "redone" if redo else "undone": done.op,
             "skills": list(done.ids),
             "number": done.number,
             "notes": list(done.notes),
             "repaired": list(done.repaired),
             "trouble": [line for line in done.trouble if line],
-        }
-        write_json(with_error(record, failed))
-        return
+        })  # fmt: skip
+        return 0
     print_repairs(context, done.repaired)
     err = context.err
     err.write(err.paint(one_line(undone_words(done, redo=redo)), "green") + "\n")
     for note in done.notes:
         err.line(one_line(note), "dim")
+    return 0
 
 
 def _list_history(context: CliContext, entries: Sequence[HistoryEntry], *, as_json: bool) -> int:

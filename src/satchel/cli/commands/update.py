@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 @command(
-    say("Update installed skills; your own edits are merged."),
+    say("Update installed skills; edited ones are left alone."),
     "satchel update",
     "satchel update pdf-forms --dry-run",
     "satchel update pdf-forms --ref v3",
 )
 @skill_argument("names", nargs=-1)
-@click.option("--ref", default="", help=say("Branch, tag or commit of a repository."))
+@click.option(
+    "--ref", default="", help=say("Branch, tag or commit of a repository; version in a hub.")
+)
 @flag_option("--discard-edits", say("Replace your edits by the source's version."))
 @change_options
 def update(

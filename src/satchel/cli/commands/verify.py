@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel.cli.console import count_skills, one_line, plural, with_error, write_json
+from satchel.cli.console import count_skills, one_line, plural, write_json
 from satchel.cli.context import ProgressBar, command, skill_argument
 from satchel.cli.options import flag_option, yes_option
 from satchel.cli.plan_prompt import RISK, ask, confirm_and_apply, open_store, scope_option
-from satchel.errors import Incomplete
+from satchel.errors import LockBroken
 from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from satchel.cli.context import CliContext
+    from satchel.store.install_state import InstallState
     from satchel.store.store import Store
-    from satchel.store.tree_merge import InstallState
 
 _STATES = {
     "intact": ("●", "green"),
@@ -165,36 +166,27 @@ def _accept(
 
 
 def _rebuild(session: CliContext, store: Store, *, yes: bool, as_json: bool) -> int:
+    with suppress(LockBroken):
+        kept = sorted(store.lock())
+        if as_json:
+            write_json({"kept": kept, "lost": []})
+        session.err.line(say("Nothing to do"))
+        return 0
     _, lost = store.rebuild_lock(dry_run=True)
     reason = say("{names} will no longer be locked, which cannot be undone", names=_names_of(lost))
     if lost and not yes and not ask(session, reason):
         session.err.line(say("Nothing was changed"))
         return 0
-    try:
-        _print_rebuilt(session, *store.rebuild_lock(), as_json=as_json)
-    except Incomplete as exc:
-        kept, lost = cast("tuple[list[str], list[str]]", exc.receipt)
-        _print_rebuilt(session, kept, lost, as_json=as_json, failed=exc)
-        raise
+    kept, lost = store.rebuild_lock()
+    if as_json:
+        write_json({"kept": list(kept), "lost": list(lost)})
+        return 0
+    err = session.err
+    err.line(say("Lockfile rebuilt: {count} entries kept", count=f"{len(kept):,}"))
+    if lost:
+        err.line(say("Sources lost: {names}", names=_names_of(lost)), "yellow")
     return 0
 
 
 def _names_of(ids: Sequence[str]) -> str:
     return join_names(f"`{one_line(item)}`" for item in ids)
-
-
-def _print_rebuilt(
-    session: CliContext,
-    kept: Sequence[str],
-    lost: Sequence[str],
-    *,
-    as_json: bool,
-    failed: Incomplete | None = None,
-) -> None:
-    if as_json:
-        write_json(with_error({"kept": list(kept), "lost": list(lost)}, failed))
-        return
-    err = session.err
-    err.line(say("Lockfile rebuilt: {count} entries kept", count=f"{len(kept):,}"))
-    if lost:
-        err.line(say("Sources lost: {names}", names=_names_of(lost)), "yellow")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel.cli.commands.search import NO_REASON, bar, bar_width, match_dict, show_notes
+from satchel.cli.commands.search import NO_REASON, match_dict, show_notes
 from satchel.cli.console import clean, cut, one_line, write_json
 from satchel.cli.context import command, skill_argument
 from satchel.explain_selection import next_steps, score_differences
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from satchel.presentation.skill_page import SelectionShown
 
 _MAX_GOAL_CHARS = 200
-_MAX_NAME_COLUMNS = 20
-"""Columns of a skill's name above its scores."""
 
 
 def selection_dict(standing: SelectionExplanation) -> dict[str, Any]:
@@ -75,37 +73,11 @@ def print_selection(out: Screen, shown: SelectionShown) -> None:
     if shown.reason:
         lead = [(f"{one_line(shown.judge)}{say(': ')}", "cyan")] if shown.judge else ()
         out.line(one_line(shown.reason), "", "  ", "    ", lead)
-    _show_fields(out, shown)
     _show_ahead(out, shown)
     if shown.lacks:
         words = join_names(f"`{one_line(word)}`" for word in shown.lacks)
         out.line()
         out.line(words, "", "  ", "    ", [(say("missing words") + say(": "), "bold")])
-
-
-def _show_fields(out: Screen, shown: SelectionShown) -> None:
-    """The score of each field, beside that of the best skill ahead."""
-    if not shown.bars:
-        return
-    wide = bar_width(out.width)
-
-    def meter(value: float, share: float) -> str:
-        filled = f"{bar(share, wide)}  " if wide else ""
-        return f"{filled}{value:.2f}"
-
-    names = [shown.name, shown.rival] if shown.rival else [shown.name]
-    head = ["", say("field"), *(cut(one_line(name), _MAX_NAME_COLUMNS) for name in names)]
-    rows = [
-        [
-            "",
-            one_line(one.label),
-            meter(one.own, one.own_share),
-            *([meter(one.theirs, one.their_share)] if shown.rival else []),
-        ]
-        for one in shown.bars
-    ]
-    out.line()
-    out.table(head, rows, [["", "bold", "", "dim"] for _ in rows])
 
 
 def _show_ahead(out: Screen, shown: SelectionShown) -> None:
@@ -189,7 +161,7 @@ def print_report(
         _print_advice(out, story.advice)
         return
     # For a skill without problems, the only advice would be to ask about a request.
-    steps = (*(() if story.sound else story.advice), *(step.text for step in shown.steps))
+    steps = (*(() if story.sound else story.advice), *shown.steps)
     _print_advice(out, steps)
     show_notes(session.err, shown.notes)
 

@@ -41,9 +41,6 @@ _MAX_TEXT_CHARS = 2_000
 """Small models reject texts that exceed their window."""
 _MAX_RESPONSE_BYTES = 64 << 20
 _AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
-_OPTIONS = frozenset(("model", "dimensions", "scripts", "timeout"))
-_NAMES = {"HAN": "CJK", "KANA": "HIRAGANA"}
-"""Common script names -> Unicode script names."""
 
 
 class Endpoint:
@@ -53,9 +50,7 @@ class Endpoint:
         """Parse an address; no request is made.
 
         Args:
-            address: Such as `https://host/v1/embeddings#model=NAME`. Options after the `#`:
-                `dimensions` (asked of the server), `timeout` (seconds a request) and `scripts`
-                (`all`, or `latin,han`): the covered scripts, instead of a trial.
+            address: Such as `https://host/v1/embeddings#model=NAME`.
             env: Where the key is; the process's environment when None.
 
         Raises:
@@ -63,12 +58,8 @@ class Endpoint:
             MissingExtra: numpy is not installed.
         """
         require("numpy", EXTRA)
-        self._url, options = _split(address)
+        self._url, self._model = _split(address)
         self._host = urllib.parse.urlsplit(self._url).netloc
-        self._model = options.get("model", "")
-        self._asked = _number(options, "dimensions", 0)
-        self._timeout = _number(options, "timeout", _REQUEST_TIMEOUT_S)
-        self._scripts = _scripts(options.get("scripts", ""))
         self._env = os.environ if env is None else env
         self._dimensions = 0
         self._hurry = threading.local()
@@ -76,12 +67,12 @@ class Endpoint:
         self._opener = urllib.request.build_opener(
             _NoRedirect(), *([urllib.request.ProxyHandler({})] if _is_here(self._url) else [])
         )
-        said = f"{self._url}\0{self._model}\0{self._asked}"
+        said = f"{self._url}\0{self._model}\0"
         self._id = f"endpoint-{hashlib.sha256(said.encode()).hexdigest()[:24]}"
 
     @property
     def id(self) -> str:
-        """By the address, the model's name and the length of its vectors: its bytes are unseen."""
+        """By the address and the model's name: its bytes are unseen."""
         return self._id
 
     @property
@@ -96,13 +87,11 @@ class Endpoint:
         return self._dimensions
 
     def covers(self, text: str) -> bool:
-        """Return the coverage from the options of the address, else from a trial of each script.
+        """Return the coverage from a trial of each script.
 
         Raises:
             ModelFailed: the server does not answer.
         """
-        if self._scripts:
-            return is_covered(text, lambda one: "ALL" in self._scripts or one in self._scripts)
         return is_covered(text, self._trial.reads)
 
     def embed(self, texts: Sequence[str]) -> Matrix:
@@ -129,8 +118,6 @@ class Endpoint:
     def _ask(self, texts: list[str]) -> list[list[float]]:
         """Send a request; retry when the server is busy or unreachable for a moment."""
         body: dict[str, Any] = {"input": texts, "model": self._model, "encoding_format": "float"}
-        if self._asked:
-            body["dimensions"] = int(self._asked)
         request = urllib.request.Request(  # noqa: S310 - the scheme was checked
             self._url, json.dumps(body).encode(), self._headers(), method="POST"
         )
@@ -186,8 +173,8 @@ class Endpoint:
         return done[0]
 
     def _send(self, request: urllib.request.Request) -> bytes:
-        until = time.monotonic() + self._timeout
-        with self._opener.open(request, timeout=self._timeout) as answer:
+        until = time.monotonic() + _REQUEST_TIMEOUT_S
+        with self._opener.open(request, timeout=_REQUEST_TIMEOUT_S) as answer:
             parts: list[bytes] = []
             size = 0
             while part := answer.read1(1 << 16):
@@ -261,7 +248,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Return None; urllib then reports the status as an error."""
 
 
-def _split(address: str) -> tuple[str, dict[str, str]]:
+def _split(address: str) -> tuple[str, str]:
+    """Return the address of the endpoint, and the model's name."""
     try:
         parts = urllib.parse.urlsplit(address)
         host, port, fragment = parts.hostname, parts.port, parts.fragment
@@ -275,9 +263,9 @@ def _split(address: str) -> tuple[str, dict[str, str]]:
         )
     url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path, parts.query, ""))
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and _is_here(url))
-    if not host or not is_safe or options.keys() - _OPTIONS:
+    if not host or not is_safe or options.keys() - {"model"}:
         raise _unusable(address)
-    return url, options
+    return url, options.get("model", "")
 
 
 def _unusable(address: str) -> SettingsError:
@@ -306,21 +294,3 @@ def _is_here(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _number(options: Mapping[str, str], name: str, default: float) -> float:
-    text = options.get(name)
-    if text is None:
-        return default
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number <= MAX_DIMENSIONS:
-        raise _unusable(f"{name}={text}")
-    return number
-
-
-def _scripts(text: str) -> frozenset[str]:
-    words = (word.strip().upper() for word in text.split(","))
-    return frozenset(_NAMES.get(word, word) for word in words if word)

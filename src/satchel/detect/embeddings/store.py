@@ -205,8 +205,8 @@ class VectorStore:
         self._covers = covers
         self._folder = os.path.join(folder, _digest([embedder.id])) if folder else ""
         self._lock = threading.RLock()
-        self._state: tuple[SavedVectors, dict[str, PendingVector]] = (empty(), {})
-        """Saved and pending vectors; both are replaced, never modified."""
+        self._saved = empty()
+        """Replaced, never modified."""
         self.changes = 0
         """Incremented with every change."""
         self.trouble = ""
@@ -217,33 +217,26 @@ class VectorStore:
 
     def __len__(self) -> int:
         """The number of skills that have a vector or are not covered."""
-        saved, fresh = self._state
-        old = sum(1 for key in fresh if key in saved.digests)
-        return len(saved.digests) - old + sum(1 for entry in fresh.values() if entry.digest)
+        return len(self._saved.digests)
 
     def refresh(self) -> None:
         """Read what other processes have written."""
-        saved = self._state[0]
-        if not self._folder or mark_of(self._folder) == saved.mark:
+        if not self._folder or mark_of(self._folder) == self._saved.mark:
             return
         with self._lock:
             try:
-                found = load(self._folder, self.embedder.id)
+                self._replace(load(self._folder, self.embedder.id))
             except VectorsDamaged:
                 self._lose()
-                return
-            self._state = (found, self._state[1])
-            self.changes += 1
 
     def stored_keys(self) -> list[str]:
         """Return the keys of skills that have a vector or are not covered."""
-        saved, fresh = self._state
-        new = [key for key, entry in fresh.items() if entry.digest]
-        return [key for key in saved.digests if key not in fresh] + new
+        return list(self._saved.digests)
 
     def missing(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that are not embedded yet."""
-        return [key for key in keys if not self._digest_of(key)]
+        known = self._saved.digests
+        return [key for key in keys if key not in known]
 
     def nearest(
         self, queries: Matrix, limit: int, allowed: Container[str] | None = None
@@ -255,29 +248,21 @@ class VectorStore:
             limit: How many skills for each query.
             allowed: The keys that count; None counts all.
         """
-        np = self._np
-        saved, fresh = self._state
-        new: dict[str, Matrix] = {k: one.block for k, one in fresh.items() if one.block is not None}
-        size = queries.shape[1]
-        if any(block.shape[1] != size for block in (*saved.matrix[:1], *new.values())):
+        np, saved = self._np, self._saved
+        if not saved.places:
+            return []
+        if saved.matrix.shape[2] != queries.shape[1]:
             self._lose()  # a server has changed its model
             return []
-        keys: list[str] = [*saved.places, *new]
-        if not keys:
-            return []
-        scores = _scores(saved.matrix, queries) if saved.places else np.zeros((0, len(queries)))
-        scores[[saved.places[key] for key in fresh if key in saved.places]] = -np.inf
-        if new:
-            scores = np.concatenate([scores, _scores(np.stack(list(new.values())), queries)])
         found: dict[str, None] = {}
-        for column in np.round(scores, _COSINE_DIGITS_COUNT).T:
+        for column in np.round(_scores(saved.matrix, queries), _COSINE_DIGITS_COUNT).T:
             best: list[tuple[float, str]] = []
             order: list[int] = np.argsort(-column).tolist()
             for at in order:
                 score = float(column[at])
-                if score == -np.inf or (len(best) >= limit and -score > best[limit - 1][0]):
+                if len(best) >= limit and -score > best[limit - 1][0]:
                     break
-                key = keys[at]
+                key = saved.keys[at]
                 if allowed is None or key in allowed:
                     best.append((-score, key))
             # Ties are ordered by key.
@@ -286,35 +271,27 @@ class VectorStore:
 
     def vectors(self, keys: Iterable[str]) -> tuple[list[str], Matrix]:
         """Return the keys that have vectors, and a block for each."""
-        np = self._np
-        saved, fresh = self._state
-        found: dict[str, Matrix] = {}
-        for key in keys:
-            if key in fresh:
-                if (block := fresh[key].block) is not None:
-                    found[key] = block
-            elif key in saved.places:
-                found[key] = saved.matrix[saved.places[key]]
+        saved = self._saved
+        found = list(dict.fromkeys(key for key in keys if key in saved.places))
         size = self.embedder.dimensions
-        blocks = np.zeros((len(found), VECTORS_PER_SKILL_COUNT, size), np.float32)
+        blocks = self._np.zeros((len(found), VECTORS_PER_SKILL_COUNT, size), self._np.float32)
         try:
             if found:
-                blocks[:] = np.stack(list(found.values()))
+                blocks[:] = saved.matrix[[saved.places[key] for key in found]]
                 check(blocks)
         except ValueError:  # damaged, or of another length
             self._lose()
             return [], blocks[:0]
-        return list(found), blocks
+        return found, blocks
 
-    def _digest_of(self, key: str) -> str:
-        saved, fresh = self._state
-        return fresh[key].digest if key in fresh else saved.digests.get(key, "")
+    def _replace(self, saved: SavedVectors) -> None:
+        self._saved = saved
+        self.changes += 1
 
     def _lose(self) -> None:
         """Discard the saved vectors; their skills are missing again."""
         with self._lock:
-            self._state = (empty()._replace(mark=mark_of(self._folder)), self._state[1])
-            self.changes += 1
+            self._replace(empty()._replace(mark=mark_of(self._folder)))
 
     # --- filling ---
 
@@ -339,23 +316,28 @@ class VectorStore:
         """
         self.trouble = ""
         self.refresh()
-        self._forget(gone)
+        known = self._saved.digests
+        fresh = {key: PendingVector("", None) for key in gone if key in known}
         wanted = list(texts)
         new = wanted if rebuild else self.changed(wanted)
         kept = len(wanted) - len(new)
         try:
             for begin in range(0, len(new), MAX_BATCH_SKILLS):
-                self._add(new[begin : begin + MAX_BATCH_SKILLS])
+                fresh.update(self._embedded(new[begin : begin + MAX_BATCH_SKILLS]))
+                if len(fresh) >= MIN_FLUSH_SKILLS:
+                    self._flush(fresh)
+                    fresh = {}
                 if progress is not None:
                     progress(kept + min(begin + MAX_BATCH_SKILLS, len(new)))
         finally:
-            self._flush()
+            self._flush(fresh)
 
     def changed(self, texts: Iterable[Texts]) -> list[Texts]:
         """Return the skills whose texts are not embedded."""
-        return [one for one in texts if self._digest_of(one[0]) != _digest(one[1])]
+        known = self._saved.digests
+        return [one for one in texts if known.get(one[0]) != _digest(one[1])]
 
-    def _add(self, texts: Sequence[Texts]) -> None:
+    def _embedded(self, texts: Sequence[Texts]) -> dict[str, PendingVector]:
         covers = [self._covers(lines) for _, lines in texts]
         flat = [
             text
@@ -373,40 +355,26 @@ class VectorStore:
                 if row is not None:
                     block[slot] = row
             fresh[key] = PendingVector(_digest(lines), block if block.any() else None)
-        self._keep(fresh)
+        return fresh
 
-    def _keep(self, entries: dict[str, PendingVector]) -> None:
+    def _flush(self, fresh: Mapping[str, PendingVector]) -> None:
+        """Write new vectors together with those that other processes have written."""
+        if not fresh:
+            return
         with self._lock:
-            saved, fresh = self._state
-            self._state = (saved, {**fresh, **entries})
-            self.changes += 1
-            if len(self._state[1]) >= MIN_FLUSH_SKILLS:
-                self._flush()
-
-    def _flush(self) -> None:
-        """Write pending vectors together with those that other processes have written."""
-        with self._lock:
-            saved, fresh = self._state
-            if not fresh:
-                return
-            if not self._folder:
-                self._state = (join(saved, fresh), {})
-                return
+            saved = self._saved
             try:
-                with locked(os.path.join(self._folder, "writer.lock"), timeout=LOCK_WAIT_S):
-                    self.refresh()
-                    save(self._folder, self.embedder.id, join(self._state[0], fresh))
-                    self._state = (load(self._folder, self.embedder.id), {})
+                if self._folder:
+                    with locked(os.path.join(self._folder, "writer.lock"), timeout=LOCK_WAIT_S):
+                        self.refresh()
+                        save(self._folder, self.embedder.id, join(self._saved, fresh))
+                        saved = load(self._folder, self.embedder.id)
+                else:
+                    saved = join(saved, fresh)
             except (OSError, VectorsDamaged) as exc:
                 self.trouble = getattr(exc, "strerror", "") or str(exc)
-                return
-            self.changes += 1
-
-    def _forget(self, keys: Iterable[str]) -> None:
-        with self._lock:
-            gone = {key: PendingVector("", None) for key in keys if self._digest_of(key)}
-            if gone:
-                self._keep(gone)
+                saved = join(self._saved, fresh)._replace(mark=mark_of(self._folder))
+            self._replace(saved)
 
 
 def _scores(matrix: Matrix, queries: Matrix) -> Matrix:

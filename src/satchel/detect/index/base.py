@@ -73,37 +73,23 @@ def write_state(path: str, magic: bytes, state: tuple[Any, ...]) -> None:
     write_atomic(path, magic + _packed(state), private=True, durable=False)
 
 
-def append_state(path: str, state: tuple[Any, ...]) -> None:
-    """Append a tuple to a file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    with open(path, "ab") as stream:
-        stream.write(_packed(state))
-
-
 def _packed(state: tuple[Any, ...]) -> bytes:
     body = marshal.dumps(state)
     return crc32(body).to_bytes(4, "big") + len(body).to_bytes(8, "big") + body
 
 
-def read_states(path: str, magic: bytes) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return the saved tuples, and whether the file is intact up to its end."""
-    states: list[tuple[Any, ...]] = []
+def read_state(path: str, magic: bytes) -> tuple[Any, ...] | None:
+    """Return the saved tuple; None when the file is missing or damaged."""
     with suppress(OSError, ValueError, TypeError, EOFError):
         with open(path, "rb") as stream:
             data = stream.read()
-        at = len(magic) if data.startswith(magic) else len(data)
-        while at < len(data):
-            begin = at + 12
-            at = begin + int.from_bytes(data[begin - 8 : begin], "big")
-            body = memoryview(data)[begin:at]
-            if data[begin - 12 : begin - 8] != crc32(body).to_bytes(4, "big"):
-                return states, False
-            states.append(marshal.loads(body))  # noqa: S302 - our own file, like a `.pyc`
-        return states, True
-    return states, False
+        begin = len(magic) + 12
+        body = memoryview(data)[begin:]
+        size, check = data[begin - 8 : begin], data[begin - 12 : begin - 8]
+        whole = data.startswith(magic) and int.from_bytes(size, "big") == len(body)
+        if whole and check == crc32(body).to_bytes(4, "big"):
+            return marshal.loads(body)  # noqa: S302 - our own file, like a `.pyc`
+    return None
 
 
 class FieldIndex(Protocol):

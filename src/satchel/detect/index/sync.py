@@ -489,26 +489,9 @@ def _stamp(skill: Skill) -> Stamp:
 def _changed(
     skills: Sequence[Skill], keys: Sequence[str], stamps: Mapping[str, Stamp]
 ) -> list[Skill]:
-    """Return skills whose text is not indexed.
-
-    A newer text indexed by a process with a newer snapshot is kept; otherwise the two processes
-    would overwrite each other with every search.
-    """
+    """Return skills whose text is not indexed."""
     known = stamps.get
-    pairs = zip(keys, skills, strict=True)
-    todo = [(key, skill) for key, skill in pairs if known(key) != _stamp(skill)]
-    return [skill for key, skill in todo if not _is_newer(key, known(key), skill)]
-
-
-def _is_newer(key: str, stamp: Stamp | None, skill: Skill) -> bool:
-    """Whether the index contains the current text of the file and the snapshot an older one."""
-    if stamp is None or stamp[1] <= skill.head.ctime_ns:
-        return False
-    try:
-        info = os.stat(key)
-    except OSError:
-        return False
-    return (info.st_mtime_ns, info.st_ctime_ns, info.st_size) == stamp
+    return [skill for key, skill in zip(keys, skills, strict=True) if known(key) != _stamp(skill)]
 
 
 def _missing(keys: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 tantivy stores a number and the terms of each skill. The number is a hash of the key; the file
 `rows` beside the index maps it to key and stamp, because reading a stored text costs microseconds
-per hit and a number nothing. Small updates are appended to that file.
+per hit and a number nothing.
 
 An update commits to tantivy first and then writes `rows`. A process that is killed in between
 leaves older stamps, so those skills are indexed again. When the folder is damaged, or `rows` is
@@ -25,8 +25,7 @@ from satchel._optional import require
 from satchel.detect.index.base import (
     FIELDS,
     allowed_only,
-    append_state,
-    read_states,
+    read_state,
     write_state,
 )
 
@@ -44,8 +43,6 @@ memory is allocated."""
 _SPACES = "satchel_spaces"
 _MAGIC = b"satchel-rows-2\n"
 _SCORE = itemgetter(0)
-_MAX_PARTS = 256
-"""Updates after which `rows` is rewritten."""
 _MAX_FAILURES = 3
 """Consecutive failed updates before the index is rebuilt."""
 
@@ -61,11 +58,9 @@ class _TantivyRows(NamedTuple):
     """By key."""
     keys: dict[int, str]
     """By number, in the order of `stamps`."""
-    parts: int
-    """Updates that are in the file; 0 when no more can be appended to it."""
 
 
-_NO_ROWS = _TantivyRows(-1, frozenset(), {}, {}, 0)
+_NO_ROWS = _TantivyRows(-1, frozenset(), {}, {})
 
 
 class _TantivyView(NamedTuple):
@@ -131,7 +126,6 @@ class TantivyIndex:
             # A killed update may have left rows that `rows` does not list.
             is_behind = view is not None and old.commit < _last_commit(self._meta)
             stamps, keys = dict(old.stamps), dict(old.keys)
-            fresh: dict[str, Stamp] = {}
             dropped = [key for key in gone if stamps.pop(key, None) is not None]
             self._failures += 1
             for number in map(_number, dropped):
@@ -143,24 +137,14 @@ class TantivyIndex:
                 if is_behind or row.key in stamps:
                     writing.drop(number)
                 writing.add(number, row)
-                stamps[row.key] = fresh[row.key] = row.stamp
+                stamps[row.key] = row.stamp
                 keys[number] = row.key
                 if progress is not None and taken % 500 == 0:
                     progress(taken)
             commit = writing.commit()
             fields = old.fields.union(writing.used)
-            parts = 1
-            if (
-                0 < old.parts < _MAX_PARTS
-                and len(first) <= _MAX_SMALL_UPDATE_ROWS
-                and not is_behind
-            ):
-                parts = old.parts + 1
-                numbers = list(map(_number, fresh))
-                append_state(self._rows, (commit, tuple(fields), fresh, numbers, dropped))
-            else:
-                write_state(self._rows, _MAGIC, (commit, tuple(fields), stamps, list(keys), []))
-            kept = _TantivyRows(commit, fields, stamps, keys, parts)
+            write_state(self._rows, _MAGIC, (commit, tuple(fields), stamps, list(keys), []))
+            kept = _TantivyRows(commit, fields, stamps, keys)
             self._view = self._view_of(kept, self._mark())
         self._failures = 0
         if progress is not None:
@@ -356,18 +340,11 @@ class _Writing:
 
 def _read_rows(path: str) -> _TantivyRows:
     """Read the file `rows`; the commit is -1 when it is unusable."""
-    states, is_whole = read_states(path, _MAGIC)
-    commit, fields = -1, frozenset[str]()
-    stamps: dict[str, Stamp] = {}
-    keys: dict[int, str] = {}
-    for state in states:
-        commit, used, fresh, numbers, dropped = state
-        fields = fields.union(used)
-        for key in dropped:
-            del stamps[key], keys[_number(key)]
-        stamps.update(fresh)
-        keys.update(zip(numbers, fresh, strict=True))
-    return _TantivyRows(commit, fields, stamps, keys, len(states) if is_whole else 0)
+    state = read_state(path, _MAGIC)
+    if state is None:
+        return _NO_ROWS
+    commit, used, stamps, numbers, _ = state
+    return _TantivyRows(commit, frozenset(used), stamps, dict(zip(numbers, stamps, strict=True)))
 
 
 def _number(key: str) -> int:

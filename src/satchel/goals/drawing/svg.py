@@ -67,44 +67,22 @@ _FONTS = (
 def to_svg(plan: Plan, report: GoalReport | None = None) -> str:
     """Draw a plan, or a goal with its current states."""
     texts = labels(plan, report)
-    sizes = {name: _size_of(label) for name, label in texts.items()}
-    edges = [(need, step.id) for step in plan.steps for need in needs_of(step)]
-    layout = lay_out(sizes, edges)
-    width, height = layout.width + 2 * _MARGIN_PX, layout.height + 2 * _MARGIN_PX
+    layout = _layout(plan, rows=2 if report is None else 3)
     title = _text(" ".join(plan.goal.split()))
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="{title}">'
-    )
+    size = _size(layout)
+    boxes = [_box(name, box, texts[name]) for name, box in layout.boxes.items()]
     parts = [
-        head,
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">',
         f"<title>{title}</title>",
         f"<style>{_style()}</style>",
-        _TIP,
-        '<rect class="ground" width="100%" height="100%" rx="8"/>',
-        f'<g transform="translate({_MARGIN_PX:.0f} {_MARGIN_PX:.0f})">',
-        *(_line(line) for line in layout.lines),
-        *(_box(name, box, texts[name]) for name, box in layout.boxes.items()),
-        "</g>",
-        "</svg>",
+        *_body(layout, boxes, '<rect class="ground" width="100%" height="100%" rx="8"/>'),
     ]
     return "\n".join(parts) + "\n"
 
 
 def stable_layout(plan: Plan) -> Layout:
     """A layout that does not change with the states of steps, for live drawings."""
-    sizes: dict[str, tuple[float, float]] = {}
-    for name, label in labels(plan, None).items():
-        words = max(
-            _width(label.title, _TITLE_FONT_PX, _BOLD_RATIO),
-            _width(label.kind, _TEXT_FONT_PX),
-            _USAGE_WIDTH_PX,
-        )
-        sizes[name] = (
-            min(words, _MAX_WIDTH_PX) + _LEFT_PX + _RIGHT_PX,
-            3 * _ROW_PX + _BOX_PADDING_PX,
-        )
-    return lay_out(sizes, [(need, step.id) for step in plan.steps for need in needs_of(step)])
+    return _layout(plan, rows=3)
 
 
 def to_inline_svg(
@@ -119,45 +97,68 @@ def to_inline_svg(
     """
     layout = layout or stable_layout(report.plan)
     texts = labels(report.plan, report)
-    width, height = layout.width + 2 * _MARGIN_PX, layout.height + 2 * _MARGIN_PX
-    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     title = _text(" ".join(report.plan.goal.split()))
-    parts = [
-        f'<svg {size} role="group" aria-label="{title}">',
-        _TIP,
-        f'<g transform="translate({_MARGIN_PX:.0f} {_MARGIN_PX:.0f})">',
-        *(_line(line) for line in layout.lines),
-        *(
-            _linked_box(name, box, texts[name], link(name), report.steps[name].started)
-            for name, box in layout.boxes.items()
-        ),
-        "</g>",
-        "</svg>",
+    boxes = [
+        _box(name, box, texts[name], link(name), report.steps[name].started)
+        for name, box in layout.boxes.items()
     ]
-    return "\n".join(parts)
+    head = f'<svg {_size(layout)} role="group" aria-label="{title}">'
+    return "\n".join([head, *_body(layout, boxes)])
 
 
-def _linked_box(name: str, box: NodeBox, label: Label, address: str, started: float) -> str:
-    """A box that links to its step; a running one carries its start time for the page's clock."""
-    room = box.width - _LEFT_PX - _RIGHT_PX + 0.5
-    x, y = box.x + _LEFT_PX, box.y + _BOX_PADDING_PX / 2 + 14
-    word = state_word(label.state)
-    texts = ", ".join(part for part in (label.title, label.kind, word, label.taken) if part)
-    ticks = ""
-    if label.state == "running" and started:
-        ticks = f' data-since="{started:.3f}" data-word="{_text(word)}"'
-    taken = _cut(label.taken or word, room, _TEXT_FONT_PX)
-    return "".join((
-        (f'<a class="{label.state}" href="{_text(address)}" data-step="{_text(name)}" '
-        f'id="box-{_text(name)}"><title>{_text(texts)}</title>'),
+def _layout(plan: Plan, rows: int) -> Layout:
+    """Place the boxes of a plan; the third row is for states and usage."""
+    sizes: dict[str, tuple[float, float]] = {}
+    for name, label in labels(plan, None).items():
+        words = max(
+            _width(label.title, _TITLE_FONT_PX, _BOLD_RATIO),
+            _width(label.kind, _TEXT_FONT_PX),
+            _USAGE_WIDTH_PX if rows > 2 else _MIN_WIDTH_PX,
+        )
+        sides = (_LEFT_PX if rows > 2 else _RIGHT_PX) + _RIGHT_PX
+        sizes[name] = min(words, _MAX_WIDTH_PX) + sides, rows * _ROW_PX + _BOX_PADDING_PX
+    return lay_out(sizes, [(need, step.id) for step in plan.steps for need in needs_of(step)])
+
+
+def _size(layout: Layout) -> str:
+    width, height = layout.width + 2 * _MARGIN_PX, layout.height + 2 * _MARGIN_PX
+    return f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+
+
+def _body(layout: Layout, boxes: list[str], ground: str = "") -> list[str]:
+    shift = f'<g transform="translate({_MARGIN_PX:.0f} {_MARGIN_PX:.0f})">'
+    return [_TIP + ground, shift, *map(_line, layout.lines), *boxes, "</g>", "</svg>"]
+
+
+def _box(name: str, box: NodeBox, label: Label, link: str = "", started: float = 0.0) -> str:
+    """A box, which links to its step; a running one carries its start time for a page's clock."""
+    state = label.state
+    left = _LEFT_PX if state else _RIGHT_PX
+    room = box.width - left - _RIGHT_PX + 0.5
+    x, y = box.x + left, box.y + _BOX_PADDING_PX / 2 + 14
+    word = state_word(state) if state else ""
+    about = ", ".join(part for part in (label.title, label.kind, word, label.taken) if part)
+    tag, more = "g", ""
+    if link:
+        tag = "a"
+        more = f' href="{_text(link)}" data-step="{_text(name)}" id="box-{_text(name)}"'
+    made = [
+        f'<{tag} class="{state or "plan"}"{more}><title>{_text(about)}</title>',
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}"',
         f' height="{box.height:.1f}" rx="{box.height / 2 if label.person else 7:.0f}"/>',
         _text_element("t", x, y, _cut(label.title, room, _TITLE_FONT_PX, _BOLD_RATIO)),
         _text_element("k", x, y + _ROW_PX, _cut(label.kind, room, _TEXT_FONT_PX)),
-        f'<text class="k s" x="{x:.1f}" y="{y + 2 * _ROW_PX:.1f}"{ticks}>{_text(taken)}</text>',
-        _text_element("m", box.x + _LEFT_PX / 2 + 1, y, MARKS[label.state]),
-        "</a>",
-    ))  # fmt: skip
+    ]
+    if state:
+        ticks = ""
+        if state == "running" and started:
+            ticks = f' data-since="{started:.3f}" data-word="{_text(word)}"'
+        taken = _text(_cut(label.taken or word, room, _TEXT_FONT_PX))
+        made += [
+            f'<text class="k s" x="{x:.1f}" y="{y + 2 * _ROW_PX:.1f}"{ticks}>{taken}</text>',
+            _text_element("m", box.x + _LEFT_PX / 2 + 1, y, MARKS[state]),
+        ]
+    return "".join([*made, f"</{tag}>"])
 
 
 def _style() -> str:
@@ -181,41 +182,6 @@ def _style() -> str:
         + colours("#0d1117", "#e6edf3", "#9198a1", "#6e7681", _DARK)
         + "}"
     )
-
-
-def _size_of(label: Label) -> tuple[float, float]:
-    words = max(
-        _width(label.title, _TITLE_FONT_PX, _BOLD_RATIO),
-        _width(label.kind, _TEXT_FONT_PX),
-        min(_width(label.taken, _TEXT_FONT_PX), _MAX_WIDTH_PX),
-    )
-    rows = 3 if label.taken else 2
-    aside = _side_padding(label)
-    wide = min(max(words + aside, _MIN_WIDTH_PX), _MAX_WIDTH_PX + aside)
-    return wide, rows * _ROW_PX + _BOX_PADDING_PX
-
-
-def _side_padding(label: Label) -> float:
-    return (_LEFT_PX if label.state else _RIGHT_PX) + _RIGHT_PX
-
-
-def _box(name: str, box: NodeBox, label: Label) -> str:
-    room = box.width - _side_padding(label) + 0.5
-    x, y = box.x + _side_padding(label) - _RIGHT_PX, box.y + _BOX_PADDING_PX / 2 + 14
-    parts = (label.title, f"{name}: {label.kind}", label.state, label.taken)
-    title = _text("\n".join(part for part in parts if part))
-    made = [
-        f'<g class="{label.state or "plan"}"><title>{title}</title>',
-        f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}"',
-        f' height="{box.height:.1f}" rx="{box.height / 2 if label.person else 7:.0f}"/>',
-        _text_element("t", x, y, _cut(label.title, room, _TITLE_FONT_PX, _BOLD_RATIO)),
-        _text_element("k", x, y + _ROW_PX, _cut(label.kind, room, _TEXT_FONT_PX)),
-    ]
-    if label.taken:
-        made.append(_text_element("k", x, y + 2 * _ROW_PX, _cut(label.taken, room, _TEXT_FONT_PX)))
-    if label.state:
-        made.append(_text_element("m", box.x + _LEFT_PX / 2 + 1, y, MARKS[label.state]))
-    return "".join([*made, "</g>"])
 
 
 def _text_element(css_class: str, x: float, y: float, text: str) -> str:

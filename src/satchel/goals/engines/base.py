@@ -11,15 +11,14 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from satchel.errors import Conflict, NotFound, Refused
-from satchel.goals.budget import spent_before
 from satchel.goals.executor import Execution, StepContext
-from satchel.goals.model import ENDS, OVER, StepEvent
+from satchel.goals.model import OVER
 from satchel.goals.plan_checks import require_valid
 from satchel.goals.reports import valid_results
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from satchel.goals.artifacts import Artifacts
     from satchel.goals.model import (
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         Plan,
         StepResult,
     )
-    from satchel.goals.reports import Spent
 
 
 __all__ = [
@@ -49,7 +47,6 @@ __all__ = [
     "no_runner",
     "plan_conflict",
     "wait_until_rest",
-    "watch_reports",
 ]
 
 AT_REST: frozenset[str] = OVER | {"asking"}
@@ -118,8 +115,6 @@ class Engine(Protocol):
     """Runs goals and stores their state. Use it with `async with`."""
 
     name: str
-    durable: bool
-    """Whether goals continue by themselves after their process has ended."""
     artifacts: Artifacts
     """Storage of large outputs: `artifacts.load` reads them."""
 
@@ -223,10 +218,6 @@ class Engine(Protocol):
         """
         ...
 
-    def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
-        """Events of a goal from its start until it ends or waits for an answer."""
-        ...
-
     async def work(self, *, drain: float = 30.0) -> None:
         """Run steps of all goals until cancelled; then finish running steps for `drain` seconds.
 
@@ -237,16 +228,15 @@ class Engine(Protocol):
 
 
 def new_revision(
-    goal: Goal, results: Mapping[str, StepResult], plan: Plan | None, from_step: str, spent: Spent
-) -> tuple[Goal, dict[str, StepResult], Spent]:
-    """The goal, the kept results and the earlier usage of a new revision.
+    goal: Goal, results: Mapping[str, StepResult], plan: Plan | None, from_step: str
+) -> tuple[Goal, dict[str, StepResult]]:
+    """The goal and the kept results of a new revision.
 
     Args:
         goal: The goal with its current plan.
         results: Results of the current revision.
         plan: A changed plan, if any.
         from_step: This step and its dependents run again in any case.
-        spent: Usage of the revisions before the current one.
 
     Raises:
         NotFound: there is no step `from_step`.
@@ -254,8 +244,7 @@ def new_revision(
     """
     revised = goal if plan is None else goal._replace(plan=plan)
     require_valid(revised)
-    kept = valid_results(goal.plan, revised.plan, results, from_step)
-    return revised, kept, spent_before(goal.plan, results, kept, spent)
+    return revised, valid_results(goal.plan, revised.plan, results, from_step)
 
 
 class _HasState(Protocol):
@@ -270,7 +259,7 @@ async def wait_until_rest(
     current: Callable[[], Awaitable[_S]],
     timeout: float | None,  # noqa: ASYNC109
     pause: float,
-    max_pause: Callable[[], float],
+    max_pause: float,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> _S:
     """Poll with growing pauses until the goal is over or asks, or until the timeout."""
@@ -281,49 +270,4 @@ async def wait_until_rest(
         if found.state in AT_REST or left <= 0:
             return found
         await sleep(left)
-        pause = min(pause * 1.5, max_pause())
-
-
-async def watch_reports(
-    report: Callable[[], Awaitable[GoalReport]], rest: Collection[str], pause: float
-) -> AsyncIterator[StepEvent]:
-    """Yield what changes between two reports, until the goal is in one of the states of `rest`."""
-    told: dict[str, tuple[str, int]] = {}
-    while True:
-        now = await report()
-        for event in _new_events(now, told):
-            yield event
-        if now.state in rest:
-            return
-        await asyncio.sleep(pause)
-
-
-def _new_events(report: GoalReport, told: dict[str, tuple[str, int]]) -> list[StepEvent]:
-    """Return the events that are not in `seen` (step -> state, number of notes), and add them.
-
-    Steps that ended come first, in the order of their ends.
-    """
-    found: list[StepEvent] = []
-    rows = sorted(
-        report.steps.values(),
-        key=lambda one: (one.state not in ENDS, one.started + one.seconds),
-    )
-    for result in rows:
-        name, state = result.step, result.state
-        known, notes = told.get(name, ("", 0))
-        new = state not in {"waiting", known} and known not in ENDS
-        if new and not (known and state == "running"):
-            at = result.started + result.seconds or time.time()
-            text = str(result.output) if state == "asking" else ""
-            found.append(StepEvent(report.id, name, state, at, text, result))
-            told[name] = state, notes
-        if state == "running" and len(result.notes) > notes:
-            found += [
-                StepEvent(report.id, name, "retrying", time.time(), note)
-                for note in result.notes[notes:]
-            ]
-            told[name] = state, len(result.notes)
-    if told.get("") != (report.state, 0):
-        told[""] = report.state, 0
-        found.append(StepEvent(report.id, "", report.state, time.time(), report.reason))
-    return found
+        pause = min(pause * 1.5, max_pause)

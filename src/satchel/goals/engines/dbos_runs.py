@@ -6,7 +6,6 @@ a person starts another one that continues where the one before it stopped.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,8 +15,6 @@ from satchel.goals.model import OVER, Answer, Goal, StepResult
 from satchel.goals.plan_checks import running_steps
 from satchel.goals.reports import (
     NESTED_RECORDS,
-    NO_SPENT,
-    Spent,
     continued_results,
     last_event_time,
     report_of,
@@ -39,8 +36,11 @@ WORKFLOW = "satchel.goal"
 STEP = "step:"
 QUEUE = "satchel-goals"
 MAX_RECOVERIES = 100
-"""A run whose workers died this often is set aside."""
+"""A run whose workers died this often is cancelled."""
 _PAGE_ROWS = 200
+_STATES: dict[str, GoalState] = {
+    "ENQUEUED": "queued", "DELAYED": "queued", "PENDING": "running", "CANCELLED": "cancelled",
+}  # fmt: skip
 
 
 class RunId(NamedTuple):
@@ -70,11 +70,9 @@ class RunOrder(NamedTuple):
     keep: Sequence[str] | None = None
     """The results that are kept; those that have ended when None."""
     answers: Mapping[str, Answer] = {}
-    spent: Spent = NO_SPENT
-    """Usage of earlier revisions for results that are not kept."""
 
 
-NESTED_RECORDS[RunOrder] = {"goal": Goal, "answers": Answer, "spent": Spent}
+NESTED_RECORDS[RunOrder] = {"goal": Goal, "answers": Answer}
 
 
 class DbosRun(NamedTuple):
@@ -82,7 +80,6 @@ class DbosRun(NamedTuple):
 
     id: RunId
     status: str
-    worker: str
     row: WorkflowStatus
 
     @property
@@ -107,53 +104,31 @@ class DbosRun(NamedTuple):
         return (self.row.attributes or {}).get("deaths", 0)
 
     @property
-    def cancel_requested_at(self) -> float:
-        """When its cancellation was requested; 0 if it was not."""
-        return (self.row.attributes or {}).get("stopped", 0.0)
-
-    @property
-    def set_aside(self) -> bool:
-        """Whether its workers died too often."""
-        return self.status == "CANCELLED" and self.deaths >= MAX_RECOVERIES
-
-    @property
     def ended(self) -> float:
         """When it ended, by the clock of the database; 0 while it runs."""
         if self.state not in OVER:
             return 0.0
-        return max(
-            self.cancel_requested_at, (self.row.completed_at or self.row.updated_at or 0) / 1000
-        )
+        return (self.row.completed_at or self.row.updated_at or 0) / 1000
 
     @property
     def is_active(self) -> bool:
         """Whether it waits for a worker, or has one."""
-        return self.status in {"ENQUEUED", "PENDING", "DELAYED"}
+        return self.state in {"queued", "running"}
 
     @property
     def state(self) -> GoalState:
         """The goal's state."""
-        if self.status in {"ENQUEUED", "DELAYED"}:
-            return "queued"
-        if self.status == "PENDING":
-            return "running"
-        if self.status == "CANCELLED" and not self.set_aside:
-            return "cancelled"
         if self.status == "SUCCESS":
             return cast("Any", self.row.output or {}).get("state", "failed")
-        return "failed"
+        return _STATES.get(self.status, "failed")
 
     @property
     def reason(self) -> str:
-        """Why it failed; empty for a goal that is done or was cancelled."""
-        if self.state == "cancelled":
-            return ""
+        """Why it is not done; empty for a goal that was cancelled by a person."""
         if self.status == "SUCCESS":
             return unpack_messages(cast("Any", self.row.output or {})).get("reason", "")
-        if self.set_aside:
-            return say("Its process is gone; `satchel goal resume` goes on with it")
-        if self.cancel_requested_at and self.is_active:
-            return say("It was told to stop; its worker ends the step first")
+        if self.status == "CANCELLED" and self.deaths >= MAX_RECOVERIES:
+            return say("Its workers died {count} times", count=self.deaths)
         if self.status == "ERROR":
             return str(self.row.error)
         return ""
@@ -163,7 +138,7 @@ class DbosRuns:
     """Queries and changes of runs. The methods block: call them in a thread."""
 
     def __init__(self, client: DBOSClient, store: DbosTables, queue: str, worker: str) -> None:
-        self._client = client
+        self.client = client
         self._store = store
         self.queue = queue
         self.worker = worker
@@ -191,84 +166,59 @@ class DbosRuns:
             latest = max(runs)
         return runs[latest]
 
-    def all_of(self, goal: str) -> list[str]:
-        """Every run of a goal."""
-        return [row.workflow_id for row in self._rows(workflow_id_prefix=f"{goal}.")]
-
     def _some(self, ids: Sequence[RunId]) -> dict[RunId, DbosRun]:
-        found = self._client.list_workflows(workflow_ids=[str(one) for one in ids])
+        found = self.client.list_workflows(workflow_ids=[str(one) for one in ids])
         return {run.id: run for run in map(_run, found)}
 
-    def _rows(self, **which: Any) -> list[WorkflowStatus]:
-        return self._client.list_workflows(**which, load_input=False, load_output=False)
+    def rows(self, **which: Any) -> list[WorkflowStatus]:
+        """Runs without inputs and outputs."""
+        return self.client.list_workflows(**which, load_input=False, load_output=False)
 
-    def own_runs(self) -> dict[str, bool]:
-        """Runs of this worker -> whether their cancellation was requested."""
-        found = self._rows(name=WORKFLOW, status="PENDING", executor_id=self.worker)
-        return {row.workflow_id: bool(_run(row).cancel_requested_at) for row in found}
+    def own_runs(self) -> set[str]:
+        """Runs of this worker."""
+        found = self.rows(name=WORKFLOW, status="PENDING", executor_id=self.worker)
+        return {row.workflow_id for row in found}
 
-    def stop(self, run: DbosRun) -> bool:
-        """Cancel a run; True when a live worker has it, which ends the steps first."""
-        about = {"stopped": time.time()}
-        self._client.update_workflow_attributes(str(run.id), about, merge=True)
-        if run.status == "PENDING" and self._store.is_alive(run.worker):
-            return True
-        if run.is_active:
-            self.cancel(str(run.id))
-        return False
-
-    def claim(self, goals: Sequence[str]) -> None:
-        """Move the waiting runs of these goals from the shared queue into our own."""
-        for goal in goals:
-            with suppress(NotFound):
-                run = self.latest(goal)
-                if run.status == "ENQUEUED" and run.row.queue_name == QUEUE:
-                    self._client.resume_workflow(str(run.id), queue_name=self.queue)
+    def claim(self, goal: str) -> None:
+        """Move the waiting run of a goal from the shared queue into our own."""
+        with suppress(NotFound):
+            run = self.latest(goal)
+            if run.status == "ENQUEUED" and run.row.queue_name == QUEUE:
+                self.client.resume_workflow(str(run.id), queue_name=self.queue)
 
     def requeue(self, worker: str, *, died: bool = False) -> None:
         """Move the runs of a worker, and those waiting in its own queue, into the shared queue."""
         own = own_queue(worker)
-        runs = [row.workflow_id for row in self._rows(status="ENQUEUED", queue_name=own)]
-        for row in self._rows(name=WORKFLOW, status="PENDING", executor_id=worker):
-            deaths = (row.attributes or {}).get("deaths", 0) + 1
+        runs = [row.workflow_id for row in self.rows(status="ENQUEUED", queue_name=own)]
+        for row in self.rows(name=WORKFLOW, status="PENDING", executor_id=worker):
+            run = _run(row)
+            deaths = run.deaths + died
             if died:
-                self.set_deaths(row.workflow_id, deaths)
-            if (died and deaths >= MAX_RECOVERIES) or _run(row).cancel_requested_at:
-                self.cancel(row.workflow_id)
+                about = {"deaths": deaths}
+                self.client.update_workflow_attributes(row.workflow_id, about, merge=True)
+            if deaths >= MAX_RECOVERIES:
+                self.client.cancel_workflow(row.workflow_id)
             else:
                 runs.append(row.workflow_id)
         if runs:
-            self._client.resume_workflows(runs, queue_name=QUEUE)
-        self._client.delete_queue(own)
-
-    def set_deaths(self, run: str, deaths: int) -> None:
-        """Record how many workers died while running it."""
-        self._client.update_workflow_attributes(run, {"deaths": deaths}, merge=True)
-
-    def cancel(self, run: str) -> None:
-        """Cancel a run."""
-        self._client.cancel_workflow(run)
-
-    def workers(self) -> set[str]:
-        """Workers that have runs."""
-        found = self._rows(name=WORKFLOW, status="PENDING")
-        return {row.executor_id for row in found if row.executor_id}
+            self.client.resume_workflows(runs, queue_name=QUEUE)
+        self.client.delete_queue(own)
 
     def order(self, run: str) -> RunOrder:
         """The input of a run.
 
         Raises:
-            NotFound: there is no such run.
+            NotFound: it was removed meanwhile.
         """
-        found = self._client.list_workflows(workflow_ids=[run], load_output=False)
+        found = self._some([parse(run)])
         if not found:
-            raise NotFound(say("There is no goal `{goal}`", goal=run))
-        return _run(found[0]).order
+            raise goal_missing(run)
+        return found[parse(run)].order
 
     def results(self, run: str) -> dict[str, StepResult]:
         """The results that a run has recorded so far."""
         found: dict[str, StepResult] = {}
-        for step in self._client.list_workflow_steps(run):
+        for step in self.client.list_workflow_steps(run):
             if step["function_name"].startswith(STEP) and step["output"] is not None:
                 result = unpack(StepResult, step["output"])
                 found[result.step] = result
@@ -309,7 +259,7 @@ class DbosRuns:
         if run.state == "running":
             for name in running_steps(order.goal.plan, results):
                 results[name] = StepResult(name, "running")
-            if not self._store.is_alive(run.worker):
+            if not self._store.is_alive(run.row.executor_id or ""):
                 reason = say("Its process is gone; `satchel goal resume` goes on with it")
         report = report_of(
             order.goal,
@@ -318,7 +268,6 @@ class DbosRuns:
             reason=reason,
             engine=ENGINE,
             revision=run.id.revision,
-            spent=order.spent,
             ended=run.ended,
         )
         # DBOS records only seconds, on SQLite: no goal ends before its steps.
@@ -350,7 +299,7 @@ class DbosRuns:
         offset = 0
         page = [None] * _PAGE_ROWS
         while len(page) == _PAGE_ROWS:
-            page = self._client.list_workflows(
+            page = self.client.list_workflows(
                 name=WORKFLOW, sort_desc=True, limit=_PAGE_ROWS, offset=offset, load_input=False
             )
             offset += _PAGE_ROWS
@@ -371,4 +320,4 @@ def own_queue(worker: str) -> str:
 
 
 def _run(row: WorkflowStatus) -> DbosRun:
-    return DbosRun(parse(row.workflow_id), row.status, row.executor_id or "", row)
+    return DbosRun(parse(row.workflow_id), row.status, row)

@@ -2,8 +2,8 @@
 
 DBOS identifies a step by the order of calls, so every step is recorded in the order of the plan. It
 rejects writes of a worker that has lost a run. Taking over from dead processes is done here: each
-worker renews a lease, and the others put the runs of a worker whose lease has ended, or whose
-process is gone, back into the queue. A worker that was frozen verifies that a run is still its own
+worker renews a lease, and the others put the runs of a worker whose lease has ended back into the
+queue. A worker that was frozen verifies that a run is still its own
 before it begins a step.
 """
 
@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from satchel.errors import Refused
+from satchel.goals.database import IDLE_TRANSACTION_S
 from satchel.goals.engines.dbos_runs import STEP, WORKFLOW, RunOrder, parse
-from satchel.goals.engines.dbos_tables import IDLE_TRANSACTION_S, SCHEMA, is_surely_dead
+from satchel.goals.engines.dbos_tables import SCHEMA, is_surely_dead
 from satchel.goals.executor import execute
 from satchel.goals.model import StepResult
 from satchel.goals.reports import pack, unpack
@@ -26,7 +27,7 @@ from satchel.goals.step_runner import perform
 from satchel.i18n import pack_messages, say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable
 
     from satchel.goals.engines.dbos_runs import DbosRuns
     from satchel.goals.engines.dbos_tables import DbosTables
@@ -38,8 +39,6 @@ VERSION = "1"
 """Version of the workflow's shape. A plan is data, so this changes only when recorded runs of an
 older Satchel can no longer be replayed."""
 _CANCEL_POLL_S = 0.5
-_ORPHAN_POLL_S = 10.0
-"""How often runs of workers without a lease are searched."""
 
 _serving: DbosWorker | None = None
 """DBOS exists once per process, so there is one worker."""
@@ -51,7 +50,7 @@ class DbosWorker:
 
     def __init__(
         self, store: DbosTables, runs: DbosRuns, context: StepContext,
-        continue_answered: Callable[[], None], only: Collection[str] | None, lease: float,
+        continue_answered: Callable[[], None], only: str, lease: float,
     ) -> None:  # fmt: skip
         self.name = runs.worker
         self.context = context
@@ -63,11 +62,12 @@ class DbosWorker:
         self._dbos: Any = None
         self._active: dict[str, asyncio.Task[Any]] = {}
         """Run -> its latest task in this process."""
-        self._busy = 0
-        self._idle = asyncio.Event()
+        self.busy = 0
+        """Running steps and pending writes, which `close` waits for."""
         self._draining = False
         self._poll_task: asyncio.Task[None] | None = None
-        self._poll_now = asyncio.Event()
+        self.poll_now = asyncio.Event()
+        """Set to look for cancelled runs at once."""
         self._renewed = self._steady_since = time.monotonic()
         """When the lease was last renewed, and since when it has never been overdue: other workers
         may have taken runs before that."""
@@ -96,8 +96,7 @@ class DbosWorker:
             config={
                 "name": APPLICATION,
                 "system_database_url": self._store.url,
-                # A server gets another pool, so that renewing the lease never waits.
-                "system_database_engine": self._store.engine if self._store.sqlite else None,
+                "system_database_engine": self._store.engine,
                 "db_engine_kwargs": {"hide_parameters": True},
                 "dbos_system_schema": SCHEMA,
                 "serializer": dbos.DBOSPortableJSONSerializer(),
@@ -145,7 +144,6 @@ class DbosWorker:
                 known=known,
                 answers=order.answers,
                 revision=parse(name).revision,
-                spent=order.spent,
             )
         except (error.DBOSWorkflowConflictIDError, error.DBOSWorkflowCancelledError):
             raise asyncio.CancelledError from None  # another worker has it, or it is over
@@ -153,64 +151,51 @@ class DbosWorker:
             if self._active.get(name) is task:
                 del self._active[name]
             if task.cancelling():
-                self._poll_now.set()
+                self.poll_now.set()
         return pack_messages({"state": report.state, "reason": report.reason})
-
-    def count_busy(self, more: int) -> None:
-        """Count running steps and pending writes, which `drain` waits for."""
-        self._busy += more
-        if not self._busy:
-            self._idle.set()
 
     async def may_begin(self, execution: _Execution) -> None:
         """Block an attempt when this worker is closing or has lost the run."""
         if self._draining:
-            self.count_busy(-1)
+            self.busy -= 1
             try:
                 await asyncio.Event().wait()  # until the run is cancelled
             finally:
-                self.count_busy(1)
+                self.busy += 1
         now = time.monotonic()
         if execution.since >= self._steady_since and not self._overdue():
             return
-        task = self._active.get(execution.run)
+        task = self._active.get(execution.name)
         ours = await asyncio.to_thread(self._runs.own_runs)
-        if ours.get(execution.run, True) or task is not execution.task:
+        if execution.name not in ours or task is not execution.task:
             execution.task.cancel()
             raise asyncio.CancelledError
         execution.since = now
 
     async def _claim(self) -> None:
-        if self._only is not None:
-            await asyncio.to_thread(self._runs.claim, list(self._only))
+        if self._only:
+            await asyncio.to_thread(self._runs.claim, self._only)
 
     async def _poll_cancelled(self) -> None:
         """Cancel the tasks of runs that were cancelled or taken over."""
         while self._dbos is not None:
             try:
                 async with asyncio.timeout(_CANCEL_POLL_S):
-                    await self._poll_now.wait()
+                    await self.poll_now.wait()
             except TimeoutError:
                 pass
-            self._poll_now.clear()
+            self.poll_now.clear()
             try:
                 await self._claim()
                 active = dict(self._active)  # runs that begin from now on are not checked
                 ours = await asyncio.to_thread(self._runs.own_runs)
-                for name, stops in ours.items():
-                    if stops and name not in self._active:  # its steps have ended
-                        await asyncio.to_thread(self._runs.cancel, name)
             except Exception:
                 logging.getLogger(__name__).exception("looking for cancelled goals failed")
                 continue
             for name, task in active.items():
-                lost = ours.get(name, True) and self._active.get(name) is task
+                lost = name not in ours and self._active.get(name) is task
                 if lost and not task.cancelling():  # twice would interrupt its cleanup
                     task.cancel()
-
-    def check_now(self) -> None:
-        """Check for cancelled runs at once."""
-        self._poll_now.set()
 
     # --- lease ------------------------------------------------------------------------------
 
@@ -220,70 +205,46 @@ class DbosWorker:
 
     def _renew_lease(self) -> None:
         """Renew the lease, in a separate thread, so that a busy event loop does not lose it."""
-        orphans = 0.0
         while not self._stop.is_set():
             began = time.monotonic()
             if self._overdue():
-                self._steady_since = (
-                    began  # before the renewal, so that no outdated run counts as current
-                )
+                # Before the renewal, so that no outdated run counts as current.
+                self._steady_since = began
             try:
                 self._store.renew_lease(self.name, self._lease)
                 self._renewed = began
                 # After an outage of the database every lease is overdue: a worker that was overdue
                 # itself judges no other before one lease duration has passed.
                 steady = began - self._steady_since >= self._lease
-                workers = self._store.workers()
-                for name, left in workers.items():
-                    if name != self.name and (is_surely_dead(name) or (left < 0 and steady)):
-                        self._take_over(name)
-                if began >= orphans:
-                    orphans = began + _ORPHAN_POLL_S
-                    for name in self._runs.workers() - set(workers):
-                        self._store.renew_lease(name, self._lease)  # a new lease, which will end
+                for name, left in self._store.workers().items():
+                    if not is_surely_dead(name) and not (left < 0 and steady):
+                        continue
+                    # One process extends the lease of a dead worker, and takes over its runs.
+                    if name != self.name and self._store.claim_worker(name, left, self._lease):
+                        self._runs.requeue(name, died=True)
+                        self._store.remove_worker(name)
                 self._continue_goal()
             except Exception:
                 logging.getLogger(__name__).exception("renewing the lease failed")
             self._stop.wait(self._lease / 5)
 
-    def _take_over(self, worker: str) -> None:
-        """Put the runs of a dead worker back into the queue."""
-        if self._store.remove_worker(worker):
-            self._runs.requeue(worker, died=True)
-
     # --- closing ----------------------------------------------------------------------------
 
-    async def drain(self, seconds: float) -> None:
-        """Begin nothing more, finish the running steps, and hand over the rest."""
+    async def close(self, drain: float = 0.0) -> None:
+        """Begin nothing more, finish running steps within `drain` seconds, hand over the rest."""
         if self._dbos is None:
             return
         self._draining = True
         for event in self._dbos.background_thread_stop_events:
             event.set()
-        if self._busy and seconds > 0:
-            self._idle.clear()
-            try:
-                async with asyncio.timeout(seconds):
-                    while self._busy:
-                        await self._idle.wait()
-                        self._idle.clear()
-                        await asyncio.sleep(0)  # ended steps continue by recording their results
-            except TimeoutError:
-                pass
-        await self.close()
-
-    async def close(self) -> None:
-        """Close. Other workers continue what was started here, at once."""
-        if self._dbos is None:
-            return
-        self._draining = True
+        give_up = time.monotonic() + drain
+        while self.busy and time.monotonic() < give_up:  # noqa: ASYNC110 - it counts
+            await asyncio.sleep(0.02)
         self._stop.set()
-        for event in self._dbos.background_thread_stop_events:
-            event.set()
         self._dbos = None
         await asyncio.to_thread(self._thread.join, 10)
         if self._poll_task is not None:  # not cancelled: it may be in a query
-            self._poll_now.set()
+            self.poll_now.set()
             await self._poll_task
         tasks = list(self._active.values())
         for task in tasks:
@@ -310,20 +271,18 @@ class DbosWorker:
 
 
 class _Execution:
-    """One run: the `Execution` for `execute`, and the runner's guard."""
+    """One run: the `Execution` for `execute`, and the runner of its steps."""
 
     def __init__(self, worker: DbosWorker, order: RunOrder, task: asyncio.Task[Any]) -> None:
         from dbos import DBOS
 
-        self.run = order.run
+        self.name = order.run
         self.task = task
         self.since = time.monotonic()
         """When this run was verified to be this worker's."""
         self._worker = worker
         artifacts = worker.context.artifacts.of(order.goal.id)
-        self._context = worker.context._replace(
-            runner=_GuardedRunner(self, worker), artifacts=artifacts
-        )
+        self._context = worker.context._replace(runner=self, artifacts=artifacts)
         self._step = DBOS.run_step_async
 
     def now(self) -> float:
@@ -337,37 +296,30 @@ class _Execution:
         async def once() -> dict[str, Any]:
             result = await body()
             fresh.append(result)
-            self._worker.count_busy(1)
+            self._worker.busy += 1
             return pack(result)
 
         try:
             packed = await self._step({"name": STEP + step.id}, once)
         finally:
             if fresh:
-                self._worker.count_busy(-1)
+                self._worker.busy -= 1
         return fresh[0] if fresh else unpack(StepResult, packed)
 
     async def perform(self, call: StepCall) -> StepResult:
-        self._worker.count_busy(1)
+        self._worker.busy += 1
         try:
             return await perform(call, self._context)
         finally:
-            self._worker.count_busy(-1)
+            self._worker.busy -= 1
 
     async def ask(self, step: Step, text: str) -> Answer | None:  # noqa: ARG002
         """Return None: an answer starts another run."""
         return None
 
-
-class _GuardedRunner:
-    """Calls `may_begin` before every attempt."""
-
-    def __init__(self, execution: _Execution, worker: DbosWorker) -> None:
-        self._execution = execution
-        self._worker = worker
-
     async def run(self, work: Work) -> Done:
-        await self._worker.may_begin(self._execution)
+        """Run an attempt, unless this worker is closing or has lost the run."""
+        await self._worker.may_begin(self)
         return await self._worker.context.runner.run(work)
 
 

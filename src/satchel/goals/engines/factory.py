@@ -50,7 +50,7 @@ def open_engine(
         require("dbos", "dbos")
         from satchel.goals.engines.dbos import DbosEngine
 
-        return DbosEngine(runner, database_url(settings, address), only=(only,) if only else None)
+        return DbosEngine(runner, database_url(settings, address), only=only)
     if chosen == "temporal":
         require("temporalio", "temporal")
         from satchel.goals.engines.temporal import TemporalEngine
@@ -122,7 +122,7 @@ def database_url(settings: Settings, url: str = "") -> str:
         name = f"goals-{_project_name(settings)}.sqlite"
         return f"sqlite:///{os.path.join(goals_folder(settings), name)}"
     if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
-        from satchel.goals.database_errors import without_password
+        from satchel.goals.database import without_password
 
         raise SettingsError(
             say("`{value}` is not valid", value=without_password(url)),

@@ -1,7 +1,7 @@
 """The engine `local`: goals run as asyncio tasks of one process, without optional packages.
 
-Without a folder the state is lost with the process. With one, each goal has a journal: `resume`
-continues after a crash, and other processes can report, answer and cancel.
+Each goal has a journal in a folder: `resume` continues after a crash, and other processes can
+report, answer and cancel. Without a folder the journals are temporary.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ import asyncio
 import os
 import time
 from contextlib import suppress
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.goals import approvals
-from satchel.goals.artifacts import FolderArtifacts, MemoryArtifacts
-from satchel.goals.budget import spent_before
+from satchel.goals.artifacts import FolderArtifacts
 from satchel.goals.engines.base import (
     goal_cancelled,
     goal_damaged,
     goal_missing,
     goal_not_over,
     goal_running,
-    no_runner,
     plan_conflict,
-    watch_reports,
 )
 from satchel.goals.engines.local_journal import (
     IDLE,
@@ -35,46 +33,41 @@ from satchel.goals.engines.local_journal import (
     lines_of,
 )
 from satchel.goals.executor import StepContext, execute
-from satchel.goals.model import (
-    OVER,
-    Answer,
-    Goal,
-    Plan,
-    StepResult,
-)
+from satchel.goals.model import OVER, Answer, Goal, Plan, StepResult
 from satchel.goals.plan_checks import require_valid, running_steps
-from satchel.goals.reports import continued_results, pack, report_of, summary_of, unpack
+from satchel.goals.reports import (
+    continued_results,
+    json_text,
+    pack,
+    report_of,
+    summary_of,
+    unpack,
+)
 from satchel.i18n import Message, say, unpack_messages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from satchel.goals.artifacts import Artifacts
-    from satchel.goals.model import (
-        GoalReport,
-        GoalState,
-        GoalSummary,
-        StepEvent,
-        StepRunner,
-    )
+    from satchel.goals.model import GoalReport, GoalState, GoalSummary, StepRunner
 
 
 class GoalStore:
     """The goals of one engine.
 
     Args:
-        folder: The parent of the goals' folders; in memory when empty.
+        folder: The parent of the goals' folders.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.loaded: dict[str, LocalGoal] = {}
-        """Goals in memory. With a folder, only those that run here: the others are read on every
-        request, because other processes may change them."""
+        """Goals that run here. The others are read on every request, because other processes may
+        change them."""
 
-    def journal(self, goal_id: str) -> Journal | None:
-        """The journal of a goal; None without a folder."""
-        return Journal(os.path.join(self.folder, goal_id)) if self.folder else None
+    def journal(self, goal_id: str) -> Journal:
+        """The journal of a goal."""
+        return Journal(os.path.join(self.folder, goal_id))
 
     def get(self, goal_id: str) -> LocalGoal:
         """The current state of a goal, in whichever process it runs.
@@ -128,20 +121,19 @@ class GoalStore:
     def ids(self, before: float | None = None) -> list[str]:
         """Ids of all goals, or of those submitted before a time, newest first."""
         found: list[tuple[float, str]] = []
-        if not self.folder:
-            found = [(record.started, name) for name, record in self.loaded.items()]
-        elif os.path.isdir(self.folder):
-            for name in os.listdir(self.folder):
-                began = Journal(os.path.join(self.folder, name)).submitted_at()
-                if began is not None:
-                    found.append((began, name))
+        for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
+            began = self.journal(name).submitted_at()
+            if began is not None:
+                found.append((began, name))
         return [name for at, name in sorted(found, reverse=True) if before is None or at < before]
 
     def _read(self, goal_id: str) -> tuple[LocalGoal, Journal]:
         plain = goal_id not in {"", ".", ".."} and os.path.basename(goal_id) == goal_id
-        journal = self.journal(goal_id) if plain and "\0" not in goal_id else None
-        record = read_goal(journal) if journal else None
-        if record is None or journal is None or record.goal.id != goal_id:
+        if not plain or "\0" in goal_id:
+            raise goal_missing(goal_id)
+        journal = self.journal(goal_id)
+        record = read_goal(journal)
+        if record is None or record.goal.id != goal_id:
             raise goal_missing(goal_id)
         return record, journal
 
@@ -188,9 +180,7 @@ def _apply_line(record: LocalGoal, line: dict[str, Any]) -> None:
             record.answers[line["to"]] = unpack(Answer, line["answer"])
     elif "revision" in line:
         kept = set(line["keep"])
-        results = {name: one for name, one in record.results.items() if name in kept}
-        record.spent = spent_before(record.goal.plan, record.results, results, record.spent)
-        record.results = results
+        record.results = {name: one for name, one in record.results.items() if name in kept}
         record.goal = record.goal._replace(plan=unpack(Plan, line["plan"]))
         record.revision, record.answers = int(line["revision"]), {}
         record.state, record.reason = "queued", ""
@@ -203,49 +193,37 @@ def _apply_line(record: LocalGoal, line: dict[str, Any]) -> None:
 
 def same_plan(one: Plan, other: Plan) -> bool:
     """Whether two plans are equal as JSON."""
-    if one == other:
-        return True
-    import json
-
-    try:
-        return json.dumps(pack(one), sort_keys=True) == json.dumps(pack(other), sort_keys=True)
-    except (TypeError, ValueError) as exc:
-        raise InvalidInput(f"The plan has a value that JSON cannot say: {exc}") from exc
+    return one == other or json_text(pack(one)) == json_text(pack(other))
 
 
 POLL_INTERVAL_S = 0.3
-_WATCH_INTERVAL_S = 0.05
 _CANCEL_TIMEOUT_S = 5.0
 """How long `cancel` waits for steps to clean up."""
 
 
 class LocalEngine:
-    """Runs goals in this process, with a journal in a folder or in memory.
+    """Runs goals in this process.
 
     Args:
         runner: Runs the steps; without one, goals can only be viewed, answered and cancelled.
-        folder: Storage of journals and large outputs; in memory when empty.
-        large: Larger outputs, in bytes, are stored as artifacts.
+        folder: Storage of journals and large outputs; a temporary one when empty.
     """
 
     name = "local"
-    durable = False
 
-    def __init__(
-        self, runner: StepRunner | None = None, folder: str = "", *, large: int = 32_768
-    ) -> None:
-        self.artifacts: Artifacts = MemoryArtifacts()
-        if folder:
-            self.artifacts = FolderArtifacts(os.path.join(folder, "artefacts"))
-        self._context = StepContext(runner, self.artifacts, large) if runner else None
-        self._store = GoalStore(os.path.join(folder, "goals") if folder else "")
+    def __init__(self, runner: StepRunner | None = None, folder: str = "") -> None:
+        self._temporary = None if folder else TemporaryDirectory(prefix="satchel-goals-")
+        folder = self._temporary.name if self._temporary else folder
+        self.artifacts: Artifacts = FolderArtifacts(os.path.join(folder, "artefacts"))
+        self._context = StepContext(runner, self.artifacts) if runner else None
+        self._store = GoalStore(os.path.join(folder, "goals"))
         self._cancel_poll: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop running goals; with a folder they can be resumed."""
+        """Stop running goals; they can be resumed, unless the folder is temporary."""
         tasks = [record.task for record in self._store.loaded.values() if record.task]
         if self._cancel_poll is not None:
             tasks.append(self._cancel_poll)
@@ -253,6 +231,8 @@ class LocalEngine:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     # --- starting -------------------------------------------------------------------------
 
@@ -262,16 +242,12 @@ class LocalEngine:
         record = self._store.loaded.get(goal.id)
         if record is not None:
             require_same_plan(record, goal.plan)
-        elif self._store.folder:
-            record = self._submit_to_folder(goal)
         else:
-            record = LocalGoal(goal)
-            self._start(record)
+            record = self._submit(goal)
         return record.report(self.name)
 
-    def _submit_to_folder(self, goal: Goal) -> LocalGoal:
+    def _submit(self, goal: Goal) -> LocalGoal:
         journal = self._store.journal(goal.id)
-        assert journal is not None  # noqa: S101 - there is a folder
         if not journal.lock():
             record = self._store.get(goal.id)
             require_same_plan(record, goal.plan)
@@ -316,8 +292,9 @@ class LocalEngine:
             raise goal_running(goal_id)
         try:
             record.revise(plan, from_step)
-            if record.journal is not None:
-                record.journal.add_revision(record.revision, record.goal.plan, [*record.results])
+            self._journal_of(record).add_revision(
+                record.revision, record.goal.plan, [*record.results]
+            )
         except BaseException:
             self._store.unlock(record)
             raise
@@ -330,24 +307,16 @@ class LocalEngine:
         if record.state == "damaged":
             raise goal_damaged(goal_id)
         journal = record.journal or self._store.journal(goal_id)
-        if journal is None:
+        with journal.answer_lock():
             record = self._store.get(goal_id)
-            if not approvals.is_new_answer(record.report(), step, answer, record.answers.get(step)):
+            written = read_goal(journal)  # by any process
+            said = written.answers if written else record.answers
+            if not approvals.is_new_answer(record.report(), step, answer, said.get(step)):
                 return
-        else:
-            with journal.answer_lock():
-                record = self._store.get(goal_id)
-                written = read_goal(journal)  # by any process
-                said = written.answers if written else record.answers
-                if not approvals.is_new_answer(record.report(), step, answer, said.get(step)):
-                    return
-                journal.add_answer(step, answer, record.revision)
+            journal.add_answer(step, answer, record.revision)
         record.answers[step] = answer
         if record.task is not None:
             return  # its run finds the answer when it ends
-        if journal is None:
-            self._start(record)
-            return
         journal.unlock()
         if self._context is None or not journal.lock():
             return  # the process that runs it looks for answers after unlocking it
@@ -363,15 +332,12 @@ class LocalEngine:
     def _start(self, record: LocalGoal) -> None:
         """Run a goal here; without a runner it stays in its journal, to be resumed."""
         if self._context is None:
-            if record.journal is None:
-                raise no_runner()
             record.state = "queued"
             self._store.unlock(record)
             return
         try:
-            if record.journal is not None:
-                record.journal.clear_cancel()
-                record.journal.add_run(time.time())
+            self._journal_of(record).clear_cancel()
+            self._journal_of(record).add_run(time.time())
         except BaseException:
             self._store.unlock(record)
             raise
@@ -380,7 +346,7 @@ class LocalEngine:
         record.begin()
         record.task = asyncio.create_task(self._run(record, self._context))
         record.task.add_done_callback(lambda task: self._ended(record, task))
-        if record.journal is not None and self._cancel_poll is None:
+        if self._cancel_poll is None:
             self._cancel_poll = asyncio.create_task(self._poll_cancellations())
 
     async def _run(self, record: LocalGoal, context: StepContext) -> None:
@@ -398,21 +364,19 @@ class LocalEngine:
                 known=known,
                 answers=record.answers,
                 revision=record.revision,
-                spent=record.spent,
                 started=record.started,
                 progress=record.progress,
                 engine=self.name,
             )
             now = time.time()
-            if record.journal is not None:
-                record.journal.add_end(report.state, report.reason, now)
-                written = read_goal(record.journal)
-                record.answers = written.answers if written else record.answers
+            journal = self._journal_of(record)
+            journal.add_end(report.state, report.reason, now)
+            written = read_goal(journal)
+            record.answers = written.answers if written else record.answers
             record.end(report, now)
             if not record.has_new_answer() and not _has_late_answer(record):
                 return
-            if record.journal is not None:
-                record.journal.add_run(time.time())
+            journal.add_run(time.time())
             record.begin()
 
     def _ended(self, record: LocalGoal, task: asyncio.Task[None]) -> None:
@@ -420,10 +384,8 @@ class LocalEngine:
         record.task = None
         try:
             if task.cancelled():
-                # A closed engine leaves goals in a folder unchanged, to be resumed.
-                if record.cancelled or record.journal is None:
-                    why = "" if record.cancelled else Message("The engine is not open")
-                    self._close(record, "cancelled", why)
+                if record.cancelled:  # a closed engine leaves goals as they are, to be resumed
+                    self._close(record, "cancelled", "")
             elif (exc := task.exception()) is not None:
                 self._close(record, "failed", f"{type(exc).__name__}: {exc}")
         finally:
@@ -441,14 +403,18 @@ class LocalEngine:
                 engine=LocalEngine.name,
                 started=record.started,
                 revision=record.revision,
-                spent=record.spent,
             ),
             now,
         )
-        if record.journal is not None:
-            with suppress(OSError):  # a full disk may be why it failed
-                record.journal.add_end(state, reason, now)
-                record.journal.clear_cancel()
+        with suppress(OSError):  # a full disk may be why it failed
+            LocalEngine._journal_of(record).add_end(state, reason, now)
+            LocalEngine._journal_of(record).clear_cancel()
+
+    @staticmethod
+    def _journal_of(record: LocalGoal) -> Journal:
+        """The journal of a goal that is locked here."""
+        assert record.journal is not None  # noqa: S101 - as `lock` left it
+        return record.journal
 
     async def _poll_cancellations(self) -> None:
         while True:
@@ -470,7 +436,7 @@ class LocalEngine:
             await asyncio.wait([record.task], timeout=_CANCEL_TIMEOUT_S)
             return
         record.journal = self._store.journal(goal_id)
-        if record.journal is not None and not record.journal.lock():
+        if not record.journal.lock():
             record.journal.request_cancel()
             return
         self._close(record, "cancelled", "")
@@ -482,10 +448,6 @@ class LocalEngine:
         if record.task is not None or record.state not in OVER:
             raise goal_not_over(goal_id, record.state)
         journal = self._store.journal(goal_id)
-        if journal is None:
-            self._store.loaded.pop(goal_id, None)
-            await self.artifacts.forget(goal_id)
-            return
         if not journal.lock():
             raise goal_not_over(goal_id, "running")
         try:
@@ -512,10 +474,13 @@ class LocalEngine:
             at_rest = record.task is None and record.state in IDLE
             if at_rest or (left is not None and left <= 0):
                 return record.report(self.name)
-            if record.task is None:
+            task = record.task
+            if task is None:
                 await asyncio.sleep(POLL_INTERVAL_S if left is None else min(left, POLL_INTERVAL_S))
-            else:
-                await asyncio.wait([record.task], timeout=left)
+                continue
+            await asyncio.wait([task], timeout=left)
+            if task.done() and record.last_report is not None:
+                return record.last_report  # a full disk leaves no line about the end
 
     async def list(
         self, *, states: Sequence[GoalState] = (), limit: int = 50, before: float | None = None
@@ -530,19 +495,6 @@ class LocalEngine:
                 if not states or summary.state in states:
                     found.append(summary)
         return found
-
-    def watch(self, goal_id: str) -> AsyncIterator[StepEvent]:
-        """Events of a goal from its start until it is over or asks."""
-        record = self._store.get(goal_id)
-
-        async def report() -> GoalReport:  # a full disk leaves no line about the end
-            return (
-                record.report(self.name)
-                if record.task or record.last_report
-                else await self.report(goal_id)
-            )
-
-        return watch_reports(report, IDLE, _WATCH_INTERVAL_S if record.task else POLL_INTERVAL_S)
 
     async def work(self, *, drain: float = 30.0) -> None:
         """Raise: this engine has no workers."""

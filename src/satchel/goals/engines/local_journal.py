@@ -26,7 +26,7 @@ from satchel._fs import check_lock_file, make_folders, sync_folder
 from satchel.goals.engines.base import AT_REST, new_revision
 from satchel.goals.executor import RunProgress, StepContext
 from satchel.goals.model import OVER
-from satchel.goals.reports import NO_SPENT, last_event_time, pack, report_of
+from satchel.goals.reports import last_event_time, pack, report_of
 from satchel.goals.step_runner import perform
 from satchel.i18n import pack_messages
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         Plan,
         Step,
         StepCall,
-        StepEvent,
         StepResult,
     )
 
@@ -276,8 +275,6 @@ class LocalGoal:
         self.goal = goal
         self.first_plan = goal.plan
         self.revision = 1
-        self.spent = NO_SPENT
-        """Usage of earlier revisions for results that are no longer valid."""
         self.state: GoalState = "queued"
         self.reason = ""
         self.started = 0.0
@@ -311,7 +308,6 @@ class LocalGoal:
             engine=engine,
             started=self.started,
             revision=self.revision,
-            spent=self.spent,
             ended=self.ended_at,
         )
         if self.state in OVER and not self.ended_at:
@@ -323,7 +319,6 @@ class LocalGoal:
         self.last_report = None
         self.state, self.reason = "running", ""
         self.started = self.started or time.time()
-        self.progress.tries.clear()
 
     def end(self, report: GoalReport, at: float) -> None:
         """End a run."""
@@ -333,18 +328,11 @@ class LocalGoal:
 
     def revise(self, plan: Plan | None, from_step: str) -> None:
         """Begin a new revision with the results that are still valid."""
-        self.goal, self.results, self.spent = new_revision(
-            self.goal, self.results, plan, from_step, self.spent
-        )
+        self.goal, self.results = new_revision(self.goal, self.results, plan, from_step)
         self.revision += 1
         self.answers = {}
         self.last_report = None
         self.state, self.reason = "queued", ""
-
-    def note_attempt(self, event: StepEvent) -> None:
-        """Note a failed attempt that is followed by another one."""
-        notes = self.progress.tries.get(event.step, ())
-        self.progress.tries[event.step] = (*notes, event.text)
 
     def has_new_answer(self) -> bool:
         """Whether a step that asks was answered meanwhile."""
@@ -365,23 +353,17 @@ class LocalExecution:
         self._journal = record.journal
         self.now: Callable[[], float] = time.time
 
-    def record(
-        self, step: Step, body: Callable[[], Awaitable[StepResult]]
-    ) -> Awaitable[StepResult]:
-        """Run it; with a journal, write its result."""
+    async def record(self, step: Step, body: Callable[[], Awaitable[StepResult]]) -> StepResult:
+        """Run it, and write its result."""
         del step
-        return body() if self._journal is None else self._written(self._journal, body)
-
-    @staticmethod
-    async def _written(journal: Journal, body: Callable[[], Awaitable[StepResult]]) -> StepResult:
         result = await body()
-        if result.state != "waiting":
-            journal.add_result(result)
+        if result.state != "waiting" and self._journal is not None:
+            self._journal.add_result(result)
         return result
 
     def perform(self, call: StepCall) -> Coroutine[Any, Any, StepResult]:
         """Run the step in this process."""
-        return perform(call, self._context, self._record.note_attempt)
+        return perform(call, self._context)
 
     async def ask(self, step: Step, text: str) -> Answer | None:
         """Return None: the run ends, and an answer starts the next one."""

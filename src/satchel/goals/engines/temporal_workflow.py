@@ -1,34 +1,130 @@
-"""The workflow of the engine `temporal`: it runs `execute`; each step is one activity.
+"""The workflow of the engine `temporal` and its messages; each step of a goal is an activity.
 
 The plan is data, so this code seldom changes; where it must, `workflow.patched` keeps running goals
 replayable. No user code runs here, only on workers (`temporal_worker`).
+
+A message has at most 2 MB. The plan is limited, and the size from which an output becomes an
+artifact depends on the number of steps: a plan and all its results fit into one message, as a query
+and a new revision need it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel._optional import require
-from satchel.goals.engines import temporal_messages as wire
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, CancelledError, is_cancelled_exception
+
+from satchel.errors import InvalidInput
+from satchel.goals.artifacts import is_reference
 from satchel.goals.executor import RunProgress, execute
-from satchel.goals.model import Answer, StepError, StepResult
-from satchel.goals.reports import pack_results, report_of, summary_of, unpack
-from satchel.i18n import Message, pack_messages
-
-try:
-    from temporalio import workflow
-    from temporalio.common import RetryPolicy
-    from temporalio.exceptions import ActivityError, CancelledError, is_cancelled_exception
-except ImportError:
-    require("temporalio", "temporal")
-    raise
+from satchel.goals.model import Answer, Goal, StepError, StepResult
+from satchel.goals.reports import NESTED_RECORDS, pack, pack_results, report_of, unpack
+from satchel.goals.templates import references_of
+from satchel.i18n import Message, pack_messages, say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from satchel.goals.model import GoalReport, GoalState, Step, StepCall
+
+WORKFLOW = "satchel.goal"
+FORGOTTEN = "satchel.forgotten"
+"""Workflow type of a tombstone, which hides the runs of a removed goal."""
+ACTIVITY = "satchel.step"
+ANSWER = "answer"
+PROGRESS = "progress"
+"""Query for everything but the plan."""
+
+MAX_MESSAGE_BYTES = 1_900_000
+"""Limit of a plan with everything that belongs to it."""
+MAX_ANSWER_BYTES = 100_000
+"""Reserved for answers, however large the plan is."""
+STEP_BYTES = 300
+"""Size of a result without its output."""
+MAX_RESULTS_BYTES = 300_000
+"""Limit of all outputs of a goal, outside of artifacts."""
+MIN_ARTIFACT_BYTES = 150
+"""Smaller outputs never become artifacts: the reference would be as long."""
+
+
+class Task(NamedTuple):
+    """The input of a workflow: a revision of a goal, and its known results."""
+
+    goal: Goal
+    revision: int = 1
+    known: Mapping[str, StepResult] = {}
+    answers: Mapping[str, Answer] = {}
+    started: float = 0.0
+    """Time of the goal's first run; 0 before it."""
+
+
+NESTED_RECORDS[Task] = {"goal": Goal, "known": StepResult, "answers": Answer}
+
+
+def pack_call(call: StepCall, large: int) -> dict[str, Any]:
+    """Pack a call with only the inputs that its step uses: every call is kept in the history."""
+    references = list(references_of(call.step))
+    wanted = {one.name for one in references if one.kind == "inputs"}
+    call = call._replace(
+        inputs={name: value for name, value in call.inputs.items() if name in wanted},
+        text=call.text if any(one.kind == "goal" for one in references) else "",
+    )
+    return {"call": pack(call), "large": large}
+
+
+def artifact_threshold(steps: int) -> int:
+    """The size in bytes from which an output becomes an artifact."""
+    return max(MIN_ARTIFACT_BYTES, MAX_RESULTS_BYTES // max(1, steps))
+
+
+def shorten_result(result: StepResult, large: int) -> StepResult:
+    """Shorten the texts of a result to leave room for those of the other steps."""
+    most = max(MIN_ARTIFACT_BYTES, large // 4)
+    output, error, notes = result.output, result.error, result.notes
+    if is_reference(output):
+        output = {**output, "head": cut_text(str(output.get("head", "")), most)}
+    if error is not None:
+        error = error._replace(message=cut_text(error.message, most))
+    notes = tuple(cut_text(note, most // len(notes)) for note in notes)
+    return result._replace(output=output, error=error, notes=notes)
+
+
+def cut_text(text: str, most: int) -> str:
+    """Cut a text to a number of bytes, plus the mark of the cut."""
+    data = text.encode("utf-8", "surrogatepass")
+    return text if len(data) <= most else data[:most].decode("utf-8", "ignore") + "…"
+
+
+def require_size(goal: Goal, answers: int = MAX_ANSWER_BYTES) -> None:
+    """Refuse a plan and answers that exceed Temporal's message limit.
+
+    Raises:
+        InvalidInput: it is too large.
+    """
+    steps = len(goal.plan.steps)
+    room = STEP_BYTES + 2 * artifact_threshold(steps)  # as JSON, Chinese takes twice as much
+    taken = len(json.dumps(pack(goal))) + room * steps + answers
+    if taken > MAX_MESSAGE_BYTES:
+        over = f"{taken - MAX_MESSAGE_BYTES:,}"
+        raise InvalidInput(
+            say(
+                "The plan with its answers has {over} bytes more than Temporal can carry", over=over
+            ),
+            say("Put long texts into files, or use the engine `dbos`"),
+        )
+
+
+def json_digest(record: Any) -> str:
+    """A digest for comparing answers or plans."""
+    text = json.dumps(pack(record), sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 """A step whose worker sends no heartbeat for so long is given to another one."""
@@ -39,22 +135,18 @@ WORKER_LOSS_RETRY = RetryPolicy(
 )
 """For lost workers only: a failed step is a result. A step that kills every worker ends after so
 many attempts."""
-MAX_ACTIVITIES = 1_900
-"""Temporal's limit is 2,000."""
 
 
-@workflow.defn(name=wire.WORKFLOW, sandboxed=False)
+@workflow.defn(name=WORKFLOW, sandboxed=False)
 class GoalWorkflow:
     """One revision of a goal; also the `Execution` of this engine."""
 
     @workflow.init
     def __init__(self, packed: dict[str, Any]) -> None:
-        task = self.task = unpack(wire.Task, packed)
+        task = self.task = unpack(Task, packed)
+        self.goal = task.goal
         plan = task.goal.plan
-        self.goal = task.goal._replace(
-            plan=plan._replace(parallel=min(plan.parallel, MAX_ACTIVITIES))
-        )
-        self.large = wire.artifact_threshold(len(plan.steps))
+        self.large = artifact_threshold(len(plan.steps))
         self.answers = dict(task.answers)
         self.progress = RunProgress()
         self.progress.results.update(task.known)
@@ -77,7 +169,6 @@ class GoalWorkflow:
                 known=self.task.known,
                 answers=self.task.answers,
                 revision=self.task.revision,
-                spent=self.task.spent,
                 started=self.started,
                 progress=self.progress,
             )
@@ -89,21 +180,17 @@ class GoalWorkflow:
         self.ended = report
         # A goal that simply ended as `done` needs no memo: each one is a write for the server.
         if report.state != "done" or self.has_questions or self.task.started:
-            line = summary_of(report)
-            workflow.upsert_memo(
-                {"state": report.state, "done": line.done, "started": line.started,
-                 "seconds": line.seconds}
-            )  # fmt: skip
+            workflow.upsert_memo({"state": report.state})
         return self.progress_data()
 
     async def update_memo(self) -> None:
         """Record in the memo whether it asks."""
         while True:
             await workflow.wait_condition(lambda: self.state() == "asking")
-            workflow.upsert_memo({"state": "asking", "done": self.done()})
+            workflow.upsert_memo({"state": "asking"})
             await workflow.wait_condition(lambda: self.state() != "asking")
             if self.ended is None:
-                workflow.upsert_memo({"state": "running", "done": self.done()})
+                workflow.upsert_memo({"state": "running"})
 
     # --- Execution --------------------------------------------------------------------------
 
@@ -124,8 +211,8 @@ class GoalWorkflow:
         self.busy += 1
         try:
             packed: Any = await workflow.execute_activity(
-                wire.ACTIVITY,
-                wire.pack_call(call, self.large),
+                ACTIVITY,
+                pack_call(call, self.large),
                 activity_id=call.step.id,
                 start_to_close_timeout=timedelta(days=365),  # the step's own is in `perform`
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
@@ -143,7 +230,7 @@ class GoalWorkflow:
     async def ask(self, step: Step, text: str) -> Answer | None:
         """Wait for the signal."""
         if step.id not in self.answers:
-            text = wire.cut_text(text, self.large)  # a question must fit into a message as well
+            text = cut_text(text, self.large)  # a question must fit into a message as well
             asking = StepResult(step.id, "asking", text, started=self.now())
             self.progress.results[step.id] = asking
             event = self.asked[step.id] = asyncio.Event()
@@ -155,7 +242,7 @@ class GoalWorkflow:
 
     # --- signals and queries ----------------------------------------------------------------
 
-    @workflow.signal(name=wire.ANSWER)
+    @workflow.signal(name=ANSWER)
     def answer(self, step: str, packed: dict[str, Any]) -> None:
         """Record an answer; the first one wins."""
         event = self.asked.get(step)
@@ -163,7 +250,7 @@ class GoalWorkflow:
             self.answers[step] = unpack(Answer, packed)
             event.set()
 
-    @workflow.query(name=wire.PROGRESS)
+    @workflow.query(name=PROGRESS)
     def progress_data(self) -> dict[str, Any]:
         """Everything but the plan."""
         report = self.ended or self.report(self.state())
@@ -173,7 +260,7 @@ class GoalWorkflow:
             "started": report.started,
             "revision": report.revision,
             "results": pack_results(report.steps),
-            "answers": {name: wire.json_digest(one) for name, one in self.answers.items()},
+            "answers": {name: json_digest(one) for name, one in self.answers.items()},
         }
         return pack_messages(progress)
 
@@ -192,10 +279,6 @@ class GoalWorkflow:
         if self.ended is not None:
             return self.ended.state
         return "asking" if self.asked and not self.busy else "running"
-
-    def done(self) -> int:
-        """Number of steps that are done."""
-        return sum(result.state == "done" for result in self.progress.results.values())
 
 
 def _lost_result(call: StepCall, exc: ActivityError) -> StepResult:

@@ -1,7 +1,7 @@
 """The MCP server: serves skills to other programs on stdio or over HTTP.
 
-    skill_resources  the skills of one client by URI, with digests
-    client_view      one client's part of the library, and the redaction of paths
+    skill_resources  the skills by URI, with digests
+    client_view      the library as clients see it, and the redaction of paths
     handlers         the methods: skills, resources, tools, prompts, with pagination
     server           the SDK's server with these handlers
     notifications    notifications of changes
@@ -31,10 +31,10 @@ def serve_stdio(satchel: Satchel, *, tools: bool = True) -> None:
         MissingExtra: the `mcp` extra is not installed.
     """
     require("mcp", "mcp")
-    from satchel.integrations.mcp.client_view import ClientViews
+    from satchel.integrations.mcp.client_view import ClientView
     from satchel.integrations.mcp.server import run_stdio
 
-    run_stdio(ClientViews(satchel, tools=tools))
+    run_stdio(ClientView(satchel, tools=tools))
 
 
 def serve_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:

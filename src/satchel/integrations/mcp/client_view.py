@@ -1,8 +1,7 @@
-"""One client's part of the library: its skills, tools and prompts.
+"""The library as clients see it: its skills, tools and prompts.
 
-A part is an intersection: a client's filter can exclude skills of the project, never add one. In a
-session, tools that a loaded skill forbids are denied. Stateless requests have no loaded skills:
-there the skill's text lists what is forbidden.
+In a session, tools that a loaded skill forbids are denied. Stateless requests have no loaded
+skills: there the skill's text lists what is forbidden.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from satchel.envelope import failure
 from satchel.errors import SatchelError
@@ -20,7 +19,6 @@ from satchel.integrations.mcp.skill_resources import (
     SkillResources,
     address,
 )
-from satchel.library.snapshot import Filter
 from satchel.satchel import Satchel
 from satchel.tools.arguments import argument_names
 from satchel.tools.framing import attribute, encodable, one_line, printable
@@ -28,7 +26,7 @@ from satchel.tools.read_file import is_address
 from satchel.tools.toolset import make_toolset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
@@ -45,7 +43,7 @@ READ_DESCRIPTION = (
 """The description of `ReadFile` for remote clients, which have no project here."""
 _PUBLIC_KEYS = frozenset((
     # of Skill
-    "name", "base_dir", "content", "files", "files_total", "files_complete", "revision",
+    "name", "base_dir", "content", "files", "files_total", "revision",
     "changed_since_loaded", "disallowed_tools", "available", "available_total",
     # of ReadFile
     "path", "first_line", "last_line", "lines", "entries", "entries_total",
@@ -62,10 +60,9 @@ _PUBLIC_KEYS = frozenset((
 class PathRedactor:
     """Replaces paths of this machine by URIs in replies to a client."""
 
-    def __init__(self, library: Library, settings: Settings, served: SkillResources) -> None:
+    def __init__(self, library: Library, settings: Settings) -> None:
         self._library = library
         self._settings = settings
-        self._served = served
 
     def redact(self, tool: str, reply: Envelope) -> Envelope:
         """Redact a reply."""
@@ -89,12 +86,7 @@ class PathRedactor:
 
     def _loaded(self, reply: Envelope, data: dict[str, Any]) -> Envelope:
         """Redact a loaded skill; its author's text is not changed."""
-        base, name = str(data["base_dir"]), str(data["name"])
-        # By the folder in the reply: the skill may have been removed or replaced by now.
-        skill = self._library.snapshot().get(name)
-        uri = address(name)
-        if skill is not None and encodable(skill.base_dir) == base:
-            uri = self._served.uri(skill).removesuffix("/SKILL.md")
+        base, uri = str(data["base_dir"]), address(str(data["name"]))
 
         def with_uri(text: str) -> str:
             text = _replace_path(text, base, uri)
@@ -155,39 +147,28 @@ _PATH_ARGUMENTS = ("path", "relativePath", "relative_path")
 _MAX_FORBIDDEN_SHOWN = 20
 
 
-class ClientScope(NamedTuple):
-    """Skills and tools that a client may use."""
-
-    name: str
-    wanted: Filter = Filter()
-    tools: bool = True
-
-
 class ClientView:
-    """One client's view of the skills."""
+    """The skills, tools and prompts of a project for clients."""
 
-    def __init__(
-        self, satchel: Satchel, part: ClientScope, manifests: ManifestCache, *, remote: bool = False
-    ) -> None:
+    def __init__(self, satchel: Satchel, *, tools: bool = True, remote: bool = False) -> None:
         """Create a view.
 
         Args:
             satchel: The skills.
-            part: The client's part.
-            manifests: Shared by all clients.
-            remote: The client may be on another machine: it can read files of skills, not of the
+            tools: Whether tools are served.
+            remote: Clients may be on another machine: they can read files of skills, not of the
                 project.
         """
-        library = satchel.library.filtered(part.wanted)
+        library = satchel.library
         # Tools of installed packages work on the project's files and belong to no skill.
         settings = satchel.settings._replace(packaged=False)
         satchel = Satchel(library, settings, runner=satchel.runner)
-        self.name = part.name
         self.satchel = satchel
         self.library = library
-        self.tools = part.tools
-        self.served = SkillResources(library, manifests)
-        self._redactor = PathRedactor(library, settings, self.served) if remote else None
+        self.tools = tools
+        self.manifests = ManifestCache(library)
+        self.served = SkillResources(library, self.manifests)
+        self._redactor = PathRedactor(library, settings) if remote else None
         self._toolset: Toolset | None = None
         self._lock = threading.Lock()
         self._prompts: tuple[Snapshot, dict[str, Skill]] | None = None
@@ -359,35 +340,6 @@ class ClientView:
         digest = self.library.snapshot().digest
         tools = json.dumps(self.definitions(catalogue=False), sort_keys=True, default=str)
         return f"{tools} {digest if self.tools else ''}", digest
-
-
-class ClientViews:
-    """The views of all clients: one for anonymous clients, and one for each named one."""
-
-    def __init__(
-        self,
-        satchel: Satchel,
-        parts: Sequence[ClientScope] = (),
-        *,
-        tools: bool = True,
-        remote: bool = False,
-    ) -> None:
-        self.satchel = satchel
-        self.manifests = ManifestCache(satchel.library)
-        self.default = ClientView(
-            satchel, ClientScope("", tools=tools), self.manifests, remote=remote
-        )
-        self._by_name = {
-            part.name: ClientView(satchel, part, self.manifests, remote=remote) for part in parts
-        }
-
-    def of(self, name: str | None) -> ClientView:
-        """A client's view; the default one for a name without a part."""
-        return self._by_name.get(name, self.default) if name else self.default
-
-    def all(self) -> list[ClientView]:
-        """Every view."""
-        return [self.default, *self._by_name.values()]
 
 
 def _are_addresses(arguments: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """The methods of the server: the Skills extension, resources, tools and prompts.
 
-Each handler gets the client's view, works in a thread (files are read, programs run),
+Each handler works in a thread (files are read, programs run),
 and reports errors as JSON-RPC: what is not served is -32602, whatever the reason.
 """
 
@@ -126,18 +126,11 @@ class ReadDirectoryParams(types.PaginatedRequestParams):
 class Handlers:
     """The request handlers of the server."""
 
-    def __init__(self, view_of: Callable[[Context], ClientView], *, shared: bool) -> None:
-        """Create handlers.
-
-        Args:
-            view_of: Returns the view of the current client.
-            shared: All clients have the same view, so answers may be cached across clients.
-        """
-        self._view_of = view_of
-        self._scope = "public" if shared else "private"
+    def __init__(self, view: ClientView) -> None:
+        self._view = view
         self._lock = threading.Lock()
 
-    def _session_of(self, ctx: Context, view: ClientView) -> Session | None:
+    def _session_of(self, ctx: Context) -> Session | None:
         """The session of a client; None for stateless requests."""
         if str(ctx.session.protocol_version) >= STATELESS_VERSION:
             return None
@@ -148,19 +141,18 @@ class Handlers:
         if kept is None:
             return None
         with self._lock:
-            sessions: dict[str, Session] = kept.setdefault("satchel", {})
-            if view.name not in sessions:
-                sessions[view.name] = view.new_session()
-            return sessions[view.name]
+            if "satchel" not in kept:
+                kept["satchel"] = self._view.new_session()
+            return kept["satchel"]
 
     def _cache_fields(self) -> dict[str, Any]:
-        return {"ttlMs": CACHE_TTL_MS, "cacheScope": self._scope}
+        return {"ttlMs": CACHE_TTL_MS, "cacheScope": "public"}
 
     # --- the Skills extension -------------------------------------------------------------
 
-    async def list_skills(self, ctx: Context, params: ListSkillsParams) -> dict[str, Any]:
+    async def list_skills(self, _ctx: Context, params: ListSkillsParams) -> dict[str, Any]:
         """`skills/list`."""
-        served = self._view_of(ctx).served
+        served = self._view.served
 
         def work() -> dict[str, Any]:
             now = page(served.paths, "skills", params.cursor, MAX_PAGE_SKILLS)
@@ -169,9 +161,9 @@ class Handlers:
 
         return await _in_thread(work)
 
-    async def get_skill(self, ctx: Context, params: GetSkillParams) -> dict[str, Any]:
+    async def get_skill(self, _ctx: Context, params: GetSkillParams) -> dict[str, Any]:
         """`skills/get`."""
-        served = self._view_of(ctx).served
+        served = self._view.served
 
         def work() -> dict[str, Any]:
             found = served.find(params.uri)
@@ -182,9 +174,9 @@ class Handlers:
 
         return await _in_thread(work)
 
-    async def read_directory(self, ctx: Context, params: ReadDirectoryParams) -> dict[str, Any]:
+    async def read_directory(self, _ctx: Context, params: ReadDirectoryParams) -> dict[str, Any]:
         """`resources/directory/read`."""
-        served = self._view_of(ctx).served
+        served = self._view.served
 
         def work() -> dict[str, Any]:
             found = served.find(params.uri)
@@ -211,10 +203,10 @@ class Handlers:
     # --- resources ------------------------------------------------------------------------
 
     async def list_resources(
-        self, ctx: Context, params: types.PaginatedRequestParams | None
+        self, _ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """`resources/list`: the SKILL.md of each skill; other files are listed by `skills/get`."""
-        served = self._view_of(ctx).served
+        served = self._view.served
         cursor = params.cursor if params else None
 
         def work() -> dict[str, Any]:
@@ -242,10 +234,10 @@ class Handlers:
         )
 
     async def read_resource(
-        self, ctx: Context, params: types.ReadResourceRequestParams
+        self, _ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """`resources/read`: bytes that match the digest in the skill's manifest."""
-        served = self._view_of(ctx).served
+        served = self._view.served
         uri = str(params.uri)
 
         def work() -> dict[str, Any]:
@@ -259,10 +251,10 @@ class Handlers:
 
         return types.ReadResourceResult.model_validate(await _in_thread(work, uri))
 
-    def is_served(self, view: ClientView, uri: str) -> bool:
+    def is_served(self, uri: str) -> bool:
         """Whether there is a file at a URI."""
         try:
-            found = view.served.find(uri)
+            found = self._view.served.find(uri)
         except SatchelError:
             return False
         return found.file in found.manifest.files
@@ -270,10 +262,10 @@ class Handlers:
     # --- tools ----------------------------------------------------------------------------
 
     async def list_tools(
-        self, ctx: Context, params: types.PaginatedRequestParams | None
+        self, _ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """`tools/list`."""
-        view = self._view_of(ctx)
+        view = self._view
         cursor = params.cursor if params else None
 
         def work() -> dict[str, Any]:
@@ -287,12 +279,12 @@ class Handlers:
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """`tools/call`: a failed call is a result too; only an unknown name is a protocol error."""
-        view = self._view_of(ctx)
+        view = self._view
         cancel = CancelToken()
 
         def work() -> Envelope:
             try:
-                session = self._session_of(ctx, view)
+                session = self._session_of(ctx)
                 return view.call(params.name, params.arguments or {}, cancel, session)
             finally:
                 cancel.close()
@@ -314,10 +306,10 @@ class Handlers:
     # --- prompts --------------------------------------------------------------------------
 
     async def list_prompts(
-        self, ctx: Context, params: types.PaginatedRequestParams | None
+        self, _ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         """`prompts/list`: one for each skill that a user may call."""
-        view = self._view_of(ctx)
+        view = self._view
         cursor = params.cursor if params else None
 
         def work() -> dict[str, Any]:
@@ -342,10 +334,10 @@ class Handlers:
         self, ctx: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         """`prompts/get`: the skill's text, as the tool `Skill` returns it."""
-        view = self._view_of(ctx)
+        view = self._view
 
         def work() -> Envelope:
-            return view.prompt(params.name, params.arguments or {}, self._session_of(ctx, view))
+            return view.prompt(params.name, params.arguments or {}, self._session_of(ctx))
 
         reply: Envelope = await anyio.to_thread.run_sync(work)
         if reply.error is not None:

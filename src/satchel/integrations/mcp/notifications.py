@@ -1,8 +1,7 @@
 """Notifies clients of changes within a second.
 
 Clients of the older protocol are notified on their session, those of 2026-07-28 on the stream of
-`subscriptions/listen`. Each is notified of changes in its own part only, and never waits for
-another: each session has a short queue, and one that does not read is ended.
+`subscriptions/listen`. None waits for another: each session has a short queue.
 """
 
 from __future__ import annotations
@@ -22,29 +21,22 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
-from satchel.errors import MissingExtra
+from satchel.integrations.mcp.skill_resources import address
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from anyio.abc import TaskGroup
     from mcp.server.context import ServerRequestContext
     from mcp.server.session import ServerSession
     from mcp.server.subscriptions import ServerEvent
 
-    from satchel.integrations.mcp.client_view import ClientView, ClientViews
+    from satchel.integrations.mcp.client_view import ClientView
     from satchel.library import Snapshot
-    from satchel.library.watcher import Watcher
     from satchel.skill.model import Skill
 
-WATCHER_POLL_S = 0.1
-"""Between two polls of the watcher, which answers at once."""
 SCAN_INTERVAL_S = 0.5
-"""Between two scans of the disk without a watcher."""
-_SCAN_PAUSE_RATIO = 2
-"""Without a watcher the pause is at least this many times the duration of the scan."""
-SEND_TIMEOUT_S = 10.0
-"""Time for one message to a session over HTTP, which is then ended."""
+"""Between two scans of the disk."""
+_SCAN_PAUSE_RATIO = 10
+"""The pause is at least this many times the duration of the scan."""
 
 
 class LegacyListener:
@@ -54,9 +46,7 @@ class LegacyListener:
     subscribed URIs.
     """
 
-    def __init__(self, session: ServerSession, key: str) -> None:
-        self.key = key
-        """The id of a session over HTTP; empty on stdio, which has a single session."""
+    def __init__(self, session: ServerSession) -> None:
         self.wanted: set[str] = set()
         self._session = session
         self._waiting: dict[str, Any] = {}
@@ -69,42 +59,37 @@ class LegacyListener:
             self._waiting.setdefault(f"{type(event).__name__} {getattr(event, 'uri', '')}", note)
             self._more.set()
 
-    async def send_pending(self) -> bool:
-        """Send pending messages continuously; returns whether the session must be ended."""
+    async def send_pending(self) -> None:
+        """Send pending messages continuously, until the session is gone."""
         while True:
             await self._more.wait()
             self._more = anyio.Event()
             while self._waiting:
                 note = self._waiting.pop(next(iter(self._waiting)))
                 try:
-                    with anyio.fail_after(SEND_TIMEOUT_S if self.key else None):
-                        await self._session.send_notification(note)
-                except TimeoutError:
-                    return True
+                    await self._session.send_notification(note)
                 except Exception:  # noqa: BLE001 - it went away
-                    return False
+                    return
 
 
-class Listeners:
-    """The listeners of one view."""
+class ChangeNotifier:
+    """Watches the library while the server runs, and notifies all listeners."""
 
     def __init__(self, view: ClientView) -> None:
-        self.view = view
-        self.bus = InMemorySubscriptionBus()
-        self.listen = ListenHandler(self.bus)
-        self.sessions: dict[int, LegacyListener] = {}
+        self._view = view
+        self._bus = InMemorySubscriptionBus()
+        self.listen = ListenHandler(self._bus)
+        self._sessions: dict[int, LegacyListener] = {}
         self._seen = ("", "")
         self._snapshot: Snapshot | None = None
         self._skills: dict[str, Skill] = {}
-
-    def is_outdated(self) -> bool:
-        """Whether the library changed since the last check."""
-        return self.view.library.snapshot() is not self._snapshot
+        self.group: TaskGroup | None = None
+        """Runs the senders of sessions; set while the server runs."""
 
     def changes(self, touched: set[str], *, first: bool = False) -> list[ServerEvent]:
-        """The changes of this view since the last check; `touched` are folders of skills."""
-        fingerprints = self.view.fingerprints()
-        self._snapshot = self.view.library.snapshot()
+        """The changes since the last check; `touched` are folders of skills."""
+        fingerprints = self._view.fingerprints()
+        self._snapshot = self._view.library.snapshot()
         now = {skill.base_dir: skill for skill in self._snapshot.skills}
         before, self._skills = self._skills, now
         old, self._seen = self._seen, fingerprints
@@ -123,123 +108,72 @@ class Listeners:
         if touched or now.keys() != before.keys() or fingerprints[1] != old[1]:
             # The extension defines no notification: its files are resources.
             events.append(ResourcesListChanged())
-        events += [ResourceUpdated(self.view.served.uri(now[one])) for one in sorted(touched)]
+        events += [ResourceUpdated(address(now[one].name, "SKILL.md")) for one in sorted(touched)]
         return events
 
     async def publish(self, event: ServerEvent) -> None:
         """Notify all listeners without waiting for any."""
-        await self.bus.publish(event)
-        for listener in list(self.sessions.values()):
+        await self._bus.publish(event)
+        for listener in list(self._sessions.values()):
             listener.enqueue(event)
 
-
-class ChangeNotifier:
-    """Watches the library while the server runs."""
-
-    def __init__(self, views: ClientViews) -> None:
-        self._views = views
-        self._listeners = {id(view): Listeners(view) for view in views.all()}
-        self._watcher: Watcher | None = None
-        self.group: TaskGroup | None = None
-        """Runs the senders of sessions; set while the server runs."""
-        self.end: Callable[[str], Awaitable[None]] | None = None
-        """Ends a session over HTTP by its id."""
-
-    def listeners(self, view: ClientView) -> Listeners:
-        """The listeners of a view."""
-        return self._listeners[id(view)]
-
-    async def register(self, ctx: ServerRequestContext[Any, Any], view: ClientView) -> None:
+    async def register(self, ctx: ServerRequestContext[Any, Any]) -> None:
         """Register the session of a client of the older protocol until it ends."""
         # There is no public access to the connection, which alone reports its end.
         connection: Any = getattr(ctx.session, "_connection", None)
-        sessions = self.listeners(view).sessions
         key = id(connection)
-        if key in sessions or self.group is None:
+        if key in self._sessions or self.group is None:
             return  # registered already: its subscriptions stay
-        listener = sessions[key] = LegacyListener(
-            ctx.session, getattr(connection, "session_id", None) or ""
-        )
+        listener = self._sessions[key] = LegacyListener(ctx.session)
         scope = anyio.CancelScope()
 
         def gone() -> None:
-            sessions.pop(key, None)
+            self._sessions.pop(key, None)
             scope.cancel()
+
+        async def send() -> None:
+            with scope:
+                await listener.send_pending()
+                gone()
 
         if connection is not None:
             connection.exit_stack.callback(gone)
-        self.group.start_soon(self._send, listener, scope, gone)
+        self.group.start_soon(send)
 
-    async def _send(
-        self, listener: LegacyListener, scope: anyio.CancelScope, gone: Callable[[], None]
-    ) -> None:
-        """Send to one session until it ends; one that does not read is ended, and may reconnect."""
-        with scope:
-            stalled = await listener.send_pending()
-            with anyio.CancelScope(shield=True):
-                gone()
-                if stalled and self.end is not None:
-                    reason = f"a client did not read for {SEND_TIMEOUT_S:g} s"
-                    self._views.satchel.trace.record("failed", (), what="mcp", reason=reason)
-                    await self.end(listener.key)
-
-    def subscriptions(self, ctx: ServerRequestContext[Any, Any], view: ClientView) -> set[str]:
+    def subscriptions(self, ctx: ServerRequestContext[Any, Any]) -> set[str]:
         """The URIs that a client of the older protocol subscribed to."""
         connection: Any = getattr(ctx.session, "_connection", None)
-        listener = self.listeners(view).sessions.get(id(connection))
+        listener = self._sessions.get(id(connection))
         return listener.wanted if listener is not None else set()
 
-    async def run(self, ready: Callable[[], None] | None = None) -> None:
+    async def run(self) -> None:
         """Check for changes until cancelled."""
         await anyio.to_thread.run_sync(self._begin)
-        if ready is not None:
-            ready()
-        try:
-            while True:
-                began = time.monotonic()
-                changes = await anyio.to_thread.run_sync(self._checked_changes)
-                for listeners, events in changes:
-                    for event in events:
-                        await listeners.publish(event)
-                took = time.monotonic() - began
-                watched = self._watcher is not None
-                await anyio.sleep(
-                    WATCHER_POLL_S if watched else max(SCAN_INTERVAL_S, took * _SCAN_PAUSE_RATIO)
-                )
-        finally:
-            if self._watcher is not None:
-                self._watcher.close()
+        while True:
+            began = time.monotonic()
+            for event in await anyio.to_thread.run_sync(self._checked_changes):
+                await self.publish(event)
+            took = time.monotonic() - began
+            await anyio.sleep(max(SCAN_INTERVAL_S, took * _SCAN_PAUSE_RATIO))
 
     def _begin(self) -> None:
-        library = self._views.satchel.library
-        try:
-            library.watch()  # so that requests get the current state without a scan
-            self._watcher = library.new_watcher()
-        except MissingExtra:
-            self._watcher = None
-        library.refresh()
-        for listeners in self._listeners.values():
-            listeners.changes(set(), first=True)
+        self._view.library.refresh()
+        self.changes(set(), first=True)
 
-    def _checked_changes(self) -> list[tuple[Listeners, list[ServerEvent]]]:
+    def _checked_changes(self) -> list[ServerEvent]:
         """Check for changes; an error is logged and must not end the server."""
         try:
-            return self._changes()
+            return self._new_changes()
         except Exception as exc:  # noqa: BLE001 - see above
             reason = f"{type(exc).__name__}: {exc}"
-            self._views.satchel.trace.record("failed", (), what="mcp", reason=reason)
+            self._view.satchel.trace.record("failed", (), what="mcp", reason=reason)
             return []
 
-    def _changes(self) -> list[tuple[Listeners, list[ServerEvent]]]:
-        library = self._views.satchel.library
-        still = self._watcher is not None and not self._watcher.changed()
-        library.refresh()  # includes changes of trust
-        if still and not any(listeners.is_outdated() for listeners in self._listeners.values()):
-            return []
-        paths = self._watcher.touched() if self._watcher is not None else None
-        touched = self._views.manifests.changed(paths)
-        self._views.manifests.forget(touched)
-        return [(listeners, listeners.changes(touched)) for listeners in self._listeners.values()]
+    def _new_changes(self) -> list[ServerEvent]:
+        self._view.library.refresh()  # includes changes of trust
+        touched = self._view.manifests.changed()
+        self._view.manifests.forget(touched)
+        return self.changes(touched)
 
 
 def _notification(event: ServerEvent, wanted: set[str]) -> Any:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import anyio.to_thread
 import mcp_types as types
-from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
 
@@ -28,12 +27,12 @@ from satchel.integrations.mcp.handlers import (
 from satchel.integrations.mcp.notifications import ChangeNotifier
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Generator
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.models import InitializationOptions
 
-    from satchel.integrations.mcp.client_view import ClientView, ClientViews
+    from satchel.integrations.mcp.client_view import ClientView
 
     Context = ServerRequestContext[Any, Any]
 
@@ -95,12 +94,12 @@ MAX_SUBSCRIPTIONS = 1_000
 class SkillServer(Server[Any]):
     """A server that announces list changes to both generations of clients."""
 
-    views: ClientViews | None = None
+    view: ClientView | None = None
 
     @property
     def instructions(self) -> str:
         """The instructions for a client's model, with the current number of untrusted skills."""
-        line = self.views.satchel.library.untrusted_notice() if self.views is not None else ""
+        line = self.view.library.untrusted_notice() if self.view is not None else ""
         return f"{INSTRUCTIONS} {line}." if line else INSTRUCTIONS
 
     @instructions.setter
@@ -120,28 +119,15 @@ class SkillServer(Server[Any]):
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
-def make_server(
-    views: ClientViews, *, shared: bool = True, ready: Callable[[], None] | None = None
-) -> SkillServer:
-    """Create a server.
-
-    Args:
-        views: The views of clients.
-        shared: Whether all clients have the same view.
-        ready: Called once the watcher runs.
-    """
-    notifier = ChangeNotifier(views)
-
-    def view_of(ctx: Context) -> ClientView:
-        user: Any = getattr(ctx.request, "scope", {}).get("user")
-        token: Any = getattr(user, "access_token", None) or get_access_token()
-        return views.of(token.client_id if token is not None else None)
+def make_server(view: ClientView) -> SkillServer:
+    """Create a server."""
+    notifier = ChangeNotifier(view)
 
     @asynccontextmanager
     async def lifespan(_server: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
         async with anyio.create_task_group() as group:
             notifier.group = group
-            group.start_soon(notifier.run, ready)
+            group.start_soon(notifier.run)
             yield {}
             group.cancel_scope.cancel()
 
@@ -150,12 +136,12 @@ def make_server(
     ) -> types.SubscriptionsListenResult:
         if len(params.notifications.resource_subscriptions or ()) > MAX_SUBSCRIPTIONS:
             raise _too_many()
-        return await notifier.listeners(view_of(ctx)).listen(ctx, params)
+        return await notifier.listen(ctx, params)
 
     async def subscribe(ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        view, uri = view_of(ctx), str(params.uri)
-        wanted = notifier.subscriptions(ctx, view)
-        if not await anyio.to_thread.run_sync(handlers.is_served, view, uri):
+        uri = str(params.uri)
+        wanted = notifier.subscriptions(ctx)
+        if not await anyio.to_thread.run_sync(handlers.is_served, uri):
             # The protocol defines no refusal. A subscription to an unknown URI is ignored: when the
             # file appears, the list of resources changes.
             return types.EmptyResult()
@@ -167,13 +153,13 @@ def make_server(
     async def unsubscribe(
         ctx: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        notifier.subscriptions(ctx, view_of(ctx)).discard(str(params.uri))
+        notifier.subscriptions(ctx).discard(str(params.uri))
         return types.EmptyResult()
 
     async def initialized(ctx: Context, _params: types.NotificationParams) -> None:
-        await notifier.register(ctx, view_of(ctx))
+        await notifier.register(ctx)
 
-    handlers = Handlers(view_of, shared=shared)
+    handlers = Handlers(view)
     server = SkillServer(
         "satchel",
         version=__version__,
@@ -191,7 +177,7 @@ def make_server(
         on_list_prompts=handlers.list_prompts,
         on_get_prompt=handlers.get_prompt,
     )
-    server.views = views
+    server.view = view
     server.add_request_handler("skills/list", ListSkillsParams, handlers.list_skills)
     server.add_request_handler("skills/get", GetSkillParams, handlers.get_skill)
     server.add_request_handler(
@@ -201,15 +187,6 @@ def make_server(
         "notifications/initialized", types.NotificationParams, initialized
     )
     server.extensions[EXTENSION] = {"directoryRead": True}
-
-    async def end(key: str) -> None:
-        """End a session: its client gets 404, and reconnects. There is no public way."""
-        open_ones: Any = getattr(server.session_manager, "_server_instances", {})
-        transport = open_ones.get(key)
-        if transport is not None:
-            await transport.terminate()
-
-    notifier.end = end
     return server
 
 
@@ -218,11 +195,11 @@ def _too_many() -> MCPError:
     return MCPError(code=types.INVALID_PARAMS, message=message)
 
 
-def run_stdio(views: ClientViews) -> None:
+def run_stdio(view: ClientView) -> None:
     """Serve one client on stdin and stdout until it disconnects."""
     from mcp.server.stdio import stdio_server
 
-    server = make_server(views)
+    server = make_server(view)
 
     async def run(source: int) -> None:
         async with (

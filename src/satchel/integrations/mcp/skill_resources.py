@@ -3,7 +3,6 @@
     skill://pdf/SKILL.md              the skill `pdf`
     skill://pdf/references/forms.md   a file of it
     skill://pdf/templates             a folder of it
-    skill://pdf/tables/SKILL.md       a skill `tables` that lies in the folder of `pdf`
 
 A URI is only looked up in a table of served files; no path is made from it. Files are read on
 request, and a page of a listing reads that page alone. A skill that cannot be served has a
@@ -26,7 +25,7 @@ from satchel.library.fingerprint import is_settled, list_stamps
 from satchel.library.integrity import generated, tree_of
 from satchel.library.scanner import OWN_FOLDERS
 from satchel.skill.validate import portable_fields
-from satchel.tools.framing import one_line, printable
+from satchel.tools.framing import printable
 from satchel.tools.read_file import Addressed
 
 if TYPE_CHECKING:
@@ -65,30 +64,6 @@ def segments(uri: str) -> tuple[str, ...]:
             return ()
         found.append(name)
     return tuple(found)
-
-
-def skill_paths(skills: Iterable[Skill]) -> dict[str, Skill]:
-    """The path of each skill, in order: its name, after the path of the skill that contains it.
-
-    Names are unique among offered skills, so paths are too. A skill with an invalid name has no
-    path; its files may still belong to a containing skill.
-    """
-    skills = list(skills)
-    by_folder = {(skill.origin.root, skill.head.id): skill for skill in skills}
-    paths: dict[str, Skill] = {}
-    for skill in skills:
-        paths.setdefault(_path(skill, by_folder), skill)
-    return dict(sorted(paths.items()))
-
-
-def _path(skill: Skill, by_folder: dict[tuple[str, str], Skill]) -> str:
-    folder, _, last = skill.head.id.rpartition("/")
-    while folder and last == skill.name:
-        around = by_folder.get((skill.origin.root, folder))
-        if around is not None:
-            return f"{_path(around, by_folder)}{skill.head.id[len(folder) :]}"
-        folder = folder.rpartition("/")[0]
-    return skill.name
 
 
 MAX_SKILL_FILES = 512
@@ -343,23 +318,10 @@ class ManifestCache:
         """The requested skills that could not be served."""
         return [why for _, why in self._refused.values()]
 
-    def changed(self, paths: set[str] | None = None) -> set[str]:
+    def changed(self) -> set[str]:
         """The folders of served skills that have changed."""
-        if paths is None:
-            folders = set(self._kept)
-        else:
-            folders: set[str] = set()
-            for path in paths:
-                while len(path) > 1 and path not in folders:
-                    if path in self._kept:
-                        folders.add(path)
-                    path = os.path.dirname(path)  # noqa: PLW2901 - upwards
-        found = [(key, self._kept.get(key)) for key in folders]
-        return {
-            key
-            for key, kept in found
-            if kept is not None and (kept.settled or paths) and not kept.is_current()
-        }
+        found = list(self._kept.items())
+        return {key for key, kept in found if kept.settled and not kept.is_current()}
 
     def forget(self, folders: set[str]) -> None:
         """Read these again on the next request."""
@@ -396,20 +358,20 @@ def _hidden_folders(snapshot: Snapshot, served: Iterable[Skill]) -> dict[str, li
 
 
 class SkillResources:
-    """The skills of one client, by URI."""
+    """The served skills, by URI."""
 
     def __init__(self, library: Library, manifests: ManifestCache) -> None:
         self._library = library
         self._manifests = manifests
         self._table: _Table | None = None
-        self._by_head: tuple[object, dict[int, str]] = (None, {})
 
     def _paths(self) -> _Table:
         self._manifests.refresh_if_old()
         snapshot, table = self._library.snapshot(), self._table
         if table is None or table.snapshot is not snapshot:
             # User-only skills are served as prompts; a host could not distinguish them.
-            paths = skill_paths(snapshot.for_model)
+            paths = {skill.name: skill for skill in snapshot.for_model}
+            paths = dict(sorted(paths.items()))
             closed = _hidden_folders(snapshot, paths.values())
             table = self._table = _Table(snapshot, paths, list(paths), closed)
         return table
@@ -442,28 +404,24 @@ class SkillResources:
                 yield path, found
 
     def find(self, uri: str) -> ResolvedAddress:
-        """Resolve a URI to the innermost served skill.
+        """Resolve a URI to a served skill and one of its files.
 
         Raises:
             NotFound: nothing is served there; the error does not reveal whether it exists.
         """
-        names = segments(uri)
-        table = self._paths()
-        for count in range(len(names), 0, -1):
-            path = "/".join(names[:count])
-            skill = table.paths.get(path)
-            if skill is None:
-                continue
-            manifest = self._manifest(skill, table.closed)
+        place = self.locate(uri)
+        if place is not None:
+            skill, file = place
+            manifest = self._manifest(skill, self._paths().closed)
             if manifest is not None:
-                return ResolvedAddress(path, "/".join(names[count:]), manifest)
+                return ResolvedAddress(skill.name, file, manifest)
         raise NotFound("Nothing is served at this address", "Call skills/list")
 
     def locate(self, uri: str) -> tuple[Skill, str] | None:
         """The skill and the path below its folder of a URI. No file is read."""
         names = segments(uri)
         paths = self._paths().paths
-        for count in range(len(names), 0, -1):
+        for count in range(len(names), 0, -1):  # a name may contain a `/`
             skill = paths.get("/".join(names[:count]))
             if skill is not None:
                 return skill, "/".join(names[count:])
@@ -482,13 +440,6 @@ class SkillResources:
             except Changed:
                 self._manifests.forget({found.manifest.skill.base_dir})
         raise NotFound("The file changes while it is read", "Try again")
-
-    def uri(self, skill: Skill) -> str:
-        """The URI of a skill, served or not."""
-        table = self._paths().paths
-        if self._by_head[0] is not table:
-            self._by_head = (table, {id(one.head): path for path, one in table.items()})
-        return address(self._by_head[1].get(id(skill.head), skill.name), "SKILL.md")
 
 
 FILE_HINT = "Give the path of one of the skill's files: the skill itself lists them"
@@ -512,7 +463,8 @@ class SkillFiles:
         uri = _normalise(uri)
         place = self._served.locate(uri)
         if place is None:
-            raise NotFound("Nothing is served at this address", self._suggestion(uri))
+            hint = "Give `skill://NAME/FILE`, with the name of a skill that SkillSearch lists"
+            raise NotFound("Nothing is served at this address", hint)
         try:
             found = self._served.find(uri)
         except NotFound:
@@ -558,16 +510,6 @@ class SkillFiles:
             if mine is not None and mine.for_model and mine.base_dir == holder.base_dir:
                 return True
         return False
-
-    def _suggestion(self, uri: str) -> str:
-        name, _, rest = uri[len(SCHEME) :].partition("/")
-        for path in self._served.paths:
-            if path != name and path.casefold() == name.casefold():
-                meant = f"{SCHEME}{path}/{rest}".rstrip("/")
-                return f"Did you mean `{one_line(meant, 300)}`?"
-        if self._served.locate(f"{SCHEME}{name}") is not None:
-            return FILE_HINT
-        return "Give `skill://NAME/FILE`, with the name of a skill that Skill or SkillSearch lists"
 
 
 def _normalise(uri: str) -> str:

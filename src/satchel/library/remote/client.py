@@ -12,6 +12,7 @@ import json
 import os
 import threading
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
@@ -21,16 +22,15 @@ from mcp.client.client import Client
 from mcp.client.extension import advertise
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
 from satchel._unicode import replace_unprintable
 from satchel.errors import ServerFailed
-from satchel.i18n import Message, say
-from satchel.library.remote.config import DEPTH, ConnectionNotes, without_secrets
+from satchel.i18n import say
+from satchel.library.remote.config import DEPTH, without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator
 
     from satchel.library.remote.config import McpServer
 
@@ -52,16 +52,23 @@ class ServerListing(NamedTuple):
     rows: list[Any]
     ttl: float
     """Seconds for which the server allows caching."""
-    why: str = ""
-    """Why it is not complete."""
+    limit: int = 0
+    """The limit that it exceeded: it is not complete."""
+
+
+@dataclass
+class ConnectionNotes:
+    """What explains a failure of one connection."""
+
+    limit: str = ""
+    """The limit that an answer exceeded."""
+    stderr: bytearray = field(default_factory=bytearray)
+    """The end of a program's standard error."""
 
 
 @asynccontextmanager
-async def connect(
-    server: McpServer, changed: Callable[[], None], notes: ConnectionNotes | None = None
-) -> AsyncGenerator[Client]:
-    """Connect to a server. `changed` is called when it reports that its files changed."""
-    notes = notes or ConnectionNotes()
+async def connect(server: McpServer, notes: ConnectionNotes) -> AsyncGenerator[Client]:
+    """Connect to a server."""
     version = next((one.version for one in metadata.distributions(name="satchel")), "0")
 
     async def limit(response: httpx2.Response) -> None:
@@ -71,16 +78,11 @@ async def connect(
             raise httpx2.ReadError(why, request=response.request)
         response.stream = _LimitedStream(response, notes)
 
-    async def on_message(message: Any) -> None:
-        if isinstance(message, types.ResourceListChangedNotification):
-            changed()
-
     def client(transport: Any) -> Client:
         return Client(
             transport,
             client_info=types.Implementation(name="satchel", version=version),
             cache=None,
-            message_handler=on_message,
             extensions=[advertise(EXTENSION)],
         )
 
@@ -106,8 +108,8 @@ async def connect(
             yield connected
 
 
-async def list_skills(client: Client, server: McpServer) -> ServerListing:
-    """Return everything that a server lists, and the skills that the user named besides.
+async def list_skills(client: Client) -> ServerListing:
+    """Return everything that a server lists.
 
     Raises:
         ServerFailed: it has no skills, or its answers are not valid.
@@ -116,7 +118,7 @@ async def list_skills(client: Client, server: McpServer) -> ServerListing:
     if EXTENSION not in (client.server_capabilities.extensions or {}):
         raise ServerFailed("it does not offer skills (the extension is not declared)")
     rows: list[Any] = []
-    ttl, cursor, why, size = float("inf"), None, "", 0
+    ttl, cursor, limit, size = float("inf"), None, 0, 0
     for _ in range(MAX_PAGES):
         answer = await _ask(client, "skills/list", **({"cursor": cursor} if cursor else {}))
         found = answer.get("skills")
@@ -124,22 +126,19 @@ async def list_skills(client: Client, server: McpServer) -> ServerListing:
             raise ServerFailed("its list of skills is none")
         size += len(json.dumps(found))
         if size > MAX_LIST_BYTES:
-            why = Message("it is too large: the limit is {part}", part=MAX_LIST_BYTES)
+            limit = MAX_LIST_BYTES
             break
         rows += cast("list[Any]", found)
         ttl = min(ttl, _seconds(answer.get("ttlMs")))
         if len(rows) > MAX_SKILLS:
-            why = Message("it is too large: the limit is {part}", part=MAX_SKILLS)
+            limit = MAX_SKILLS
             break
         cursor = answer.get("nextCursor")
         if not isinstance(cursor, str):
             break
     else:
-        why = Message("it is too large: the limit is {part}", part=MAX_PAGES)
-    del rows[MAX_SKILLS:]
-    listed = {cast("dict[str, Any]", row).get("uri") for row in rows if isinstance(row, dict)}
-    rows += [await _get(client, uri) for uri in server.skills if uri not in listed]
-    return ServerListing(rows, ttl, why)
+        limit = MAX_PAGES
+    return ServerListing(rows[:MAX_SKILLS], ttl, limit)
 
 
 class _Answer(BaseModel, extra="allow"):
@@ -149,14 +148,6 @@ class _Answer(BaseModel, extra="allow"):
 async def _ask(client: Client, method: str, **params: str | None) -> dict[str, Any]:
     request = types.Request[dict[str, Any], str](method=method, params=params)
     return (await client.session.send_request(request, _Answer)).model_extra or {}
-
-
-async def _get(client: Client, uri: str) -> Any:
-    """Return one entry that is not in the list; an incomplete one if the server has none."""
-    try:
-        return (await _ask(client, "skills/get", uri=uri)).get("skill")
-    except MCPError:
-        return {"uri": uri}
 
 
 async def read_file(client: Client, uri: str) -> bytes:
@@ -178,17 +169,6 @@ async def read_file(client: Client, uri: str) -> bytes:
             with suppress(binascii.Error):
                 return base64.b64decode(blob, validate=True)
     raise ServerFailed("its answer holds no such file")
-
-
-async def wait_for_changes(client: Client, changed: Callable[[], None]) -> None:
-    """Report changes until the server hangs up; returns at once if it does not report any."""
-    resources = client.server_capabilities.resources
-    if resources is None or not resources.list_changed:
-        return
-    async with client.listen(resources_list_changed=True) as events:
-        async for _ in events:
-            changed()
-    changed()  # changes after the end of the stream are not reported
 
 
 def reason_of(exc: BaseException, server: McpServer, notes: ConnectionNotes) -> str:

@@ -11,13 +11,11 @@ import os
 import re
 import shlex
 import tomllib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel._fs import locked, write_atomic
 from satchel.errors import Conflict, InvalidInput, NotFound, Refused
 from satchel.i18n import say
-from satchel.settings import SERVER
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
@@ -26,12 +24,11 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
-_KEYS = frozenset(("address", "command", "token", "headers", "env", "skills"))
+_KEYS = frozenset(("address", "command", "token", "headers", "env"))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 _PROTOCOL = frozenset(("accept", "content-length", "content-type", "host", "transfer-encoding"))
 """Headers that belong to the protocol."""
-_STDIO = "stdio:"
 DEPTH = "SATCHEL_MCP_DEPTH"
 """Set for programs that are started as servers: they take no skills from servers themselves."""
 _HIDDEN = "•••"
@@ -42,7 +39,7 @@ class McpServer(NamedTuple):
     """One configured server."""
 
     name: str
-    """The user's name for it; the host or the program if there is none."""
+    """The user's name for it."""
     address: str = ""
     """An http or https address; empty if it is a program."""
     command: tuple[str, ...] = ()
@@ -53,13 +50,11 @@ class McpServer(NamedTuple):
     """Header and the environment variable with its value."""
     env: tuple[str, ...] = ()
     """Environment variables that the program may see."""
-    skills: tuple[str, ...] = ()
-    """Addresses of skills that the server does not list."""
 
     @property
     def target(self) -> str:
         """Its address or command in one line."""
-        return self.address or _STDIO + " ".join(self.command)
+        return self.address or "stdio:" + " ".join(self.command)
 
     @property
     def key(self) -> str:
@@ -69,16 +64,6 @@ class McpServer(NamedTuple):
         whole = "\0".join((self.name, self.address, *self.command, self.token))
         shown = re.sub(r"[^A-Za-z0-9.-]", "-", self.name)
         return f"{shown}-{sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
-
-
-@dataclass
-class ConnectionNotes:
-    """What explains a failure of one connection."""
-
-    limit: str = ""
-    """The limit that an answer exceeded."""
-    stderr: bytearray = field(default_factory=bytearray)
-    """The end of a program's standard error."""
 
 
 def without_secrets(server: McpServer, text: str) -> str:
@@ -94,23 +79,15 @@ def without_secrets(server: McpServer, text: str) -> str:
 
 def servers_of(settings: Settings) -> tuple[list[McpServer], list[Problem]]:
     """Return the configured servers, and problems of those that cannot be used."""
-    found: dict[str, McpServer] = {}
+    found: list[McpServer] = []
     problems: list[Problem] = []
-    rows: list[tuple[str, Any]] = list(settings.servers.items())
-    rows += [
-        (one.removeprefix(SERVER), None) for one in settings.locations if one.startswith(SERVER)
-    ]
-    for name, row in rows:
+    for name, row in settings.servers.items():
         try:
-            server = _from_text(name) if row is None else server_from(name, row)
+            found.append(server_from(name, row))
         except ValueError as exc:
-            values = {"name": _without_userinfo(name), "why": str(exc)}
+            values = {"name": name, "why": str(exc)}
             problems.append(Problem("server-address", settings.paths.config, values=values))
-            continue
-        while server.name in found and found[server.name] != server:
-            server = server._replace(name=f"{server.name}.2")
-        found[server.name] = server
-    return list(found.values()), problems
+    return found, problems
 
 
 def server_from(name: str, row: Mapping[str, Any]) -> McpServer:
@@ -144,7 +121,6 @@ def server_from(name: str, row: Mapping[str, Any]) -> McpServer:
         token,
         tuple((key, str(value)) for key, value in pairs.items()),
         env,
-        _texts(row, "skills"),
     )
 
 
@@ -153,25 +129,6 @@ def _texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"`{key}` must be a list")  # noqa: TRY004 - one kind for the caller
     return tuple(str(item) for item in cast("list[Any]", value))
-
-
-def _from_text(text: str) -> McpServer:
-    command: tuple[str, ...] = ()
-    if text.startswith(_STDIO):
-        command, address = tuple(shlex.split(text.removeprefix(_STDIO))), ""
-        if not command:
-            raise ValueError("it needs either `address` or `command`")
-        name = os.path.basename(command[0])
-    else:
-        address = _address(text)
-        name = address.split("/")[2]
-    name = re.sub(r"[^A-Za-z0-9._:-]", "-", name).strip("-.:_")[:64] or "server"
-    return McpServer(name, address, command)
-
-
-def _without_userinfo(text: str) -> str:
-    """Return an address without what may be a secret in it."""
-    return re.sub(r"://[^/]*@", f"://{_HIDDEN}@", re.split(r"[?#]", text, maxsplit=1)[0])
 
 
 def _address(text: str) -> str:

@@ -2,7 +2,8 @@
 
 A library never waits long. The first look in a process waits up to two seconds for a list that is
 due; later ones start a request and use the list when it has come. If the server fails, the cached
-list stays in use and a problem is reported.
+list stays in use and a problem is reported. Every request has a connection of its own, in a thread
+of its own: files are cached, so that requests are rare.
 
     remote/docs-1f2e….json      the last list of a server
     remote/contents/9f86…       file contents by SHA-256 digest, shared by all servers
@@ -24,7 +25,7 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
@@ -36,14 +37,13 @@ from satchel._unicode import replace_unprintable
 from satchel.errors import SatchelError, ServerFailed
 from satchel.i18n import Message
 from satchel.library.locations import Location
-from satchel.library.remote.config import DEPTH, ConnectionNotes, servers_of, without_secrets
+from satchel.library.remote.config import DEPTH, servers_of, without_secrets
 from satchel.library.supplier import SKILL_FILE, ServedFile, ServedListing, ServedSkill
 from satchel.skill.file_tree import digest_of
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
-    from concurrent.futures import Future
+    from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 
     from mcp.client.client import Client
 
@@ -73,21 +73,19 @@ class Unusable(ValueError):
     """Why an entry is refused, as a phrase."""
 
 
-def read_entries(
-    rows: Iterable[Any], label: str
-) -> tuple[dict[str, ServedSkill], list[Problem], list[Any]]:
-    """Return the skills of a list by id, problems, and the rows that were accepted."""
-    taken: dict[str, tuple[ServedSkill, Any]] = {}
+def read_entries(rows: Iterable[Any], label: str) -> tuple[dict[str, ServedSkill], list[Problem]]:
+    """Return the skills of a list by id, and problems."""
+    taken: dict[str, ServedSkill] = {}
     problems: list[Problem] = []
     for row in rows:
         try:
             served = _entry(row, taken)
-            taken[served.id.casefold()] = (served, row)
+            taken[served.id.casefold()] = served
         except Unusable as exc:
             values = {"server": label, "name": _shown(row), "why": exc.args[0]}
             problems.append(Problem("served-refused", values=values))
-    found = _with_names([served for served, _ in taken.values()], label, problems)
-    return found, problems[:_MAX_PROBLEMS], [row for _, row in taken.values()]
+    found = _with_names(list(taken.values()), label, problems)
+    return found, problems[:_MAX_PROBLEMS]
 
 
 def _entry(row: Any, taken: Container[str]) -> ServedSkill:
@@ -100,12 +98,12 @@ def _entry(row: Any, taken: Container[str]) -> ServedSkill:
     if resources == "dynamic":
         raise Unusable("its content changes from read to read")
     if not isinstance(resources, list):
-        raise Unusable("its list of files is not valid")
+        raise _bad_files("resources")
     fields = cast("dict[str, Any]", frontmatter)
     name = _name(fields)
     scheme, parts = _parts(uri)
     if parts[-2:] != [name, SKILL_FILE]:
-        raise Unusable("its address is not valid")
+        raise _bad_address(uri)
     base = parts[:-1]
     skill_id = "~".join(base) if scheme == "skill" else "~".join((scheme, *base))
     if (
@@ -113,10 +111,10 @@ def _entry(row: Any, taken: Container[str]) -> ServedSkill:
         or len(skill_id.encode()) > _MAX_PART_BYTES
         or skill_id.casefold() in taken
     ):
-        raise Unusable("its address is not valid")
+        raise _bad_address(uri)
     files = _files(cast("list[Any]", resources), scheme, base)
     if SKILL_FILE not in files or files[SKILL_FILE].uri != uri:
-        raise Unusable("its list of files is not valid")
+        raise _bad_files(SKILL_FILE)
     return ServedSkill(skill_id, name, uri, fields, files, _served_digest(uri, fields, files))
 
 
@@ -146,14 +144,23 @@ def _name(fields: dict[str, Any]) -> str:
     if not name.isascii() and mixes_scripts(name):
         raise Unusable("its name mixes letters of two alphabets that look alike")
     if not isinstance(description, str) or not description.strip():
-        raise Unusable("its frontmatter is not valid")
+        raise Unusable(Message("its frontmatter is not valid: {part}", part="description"))
     try:
         size = len(json.dumps(fields).encode("utf-8"))
     except (ValueError, RecursionError):
-        raise Unusable("its frontmatter is not valid") from None
+        size = _MAX_FRONTMATTER_BYTES + 1
     if size > _MAX_FRONTMATTER_BYTES:
-        raise Unusable("its frontmatter is not valid")
+        limit = f"> {_MAX_FRONTMATTER_BYTES} B"
+        raise Unusable(Message("its frontmatter is not valid: {part}", part=limit))
     return name
+
+
+def _bad_files(part: str) -> Unusable:
+    return Unusable(Message("its list of files is not valid: {part}", part=_shown(part)))
+
+
+def _bad_address(uri: str) -> Unusable:
+    return Unusable(Message("its address is not valid: {part}", part=_shown(uri)))
 
 
 def _files(rows: list[Any], scheme: str, base: list[str]) -> dict[str, ServedFile]:
@@ -165,14 +172,14 @@ def _files(rows: list[Any], scheme: str, base: list[str]) -> dict[str, ServedFil
         file = _file(row, scheme, base)
         alike = unicodedata.normalize("NFC", file.path).casefold()
         if alike in seen:
-            raise Unusable("its list of files is not valid")
+            raise _bad_files(file.path)
         seen.add(alike)
         files[file.path] = file
     if sum(file.size for file in files.values()) > MAX_SKILL_BYTES:
         raise Unusable(Message("it is too large: the limit is {part}", part=MAX_SKILL_BYTES))
     folders = {one[:at] for one in seen for at, sign in enumerate(one) if sign == "/"}
     if folders & seen:
-        raise Unusable("its list of files is not valid")
+        raise _bad_files(min(folders & seen))
     return files
 
 
@@ -189,10 +196,10 @@ def _file(row: Any, scheme: str, base: list[str]) -> ServedFile:
         or isinstance(size, bool)
         or size < 0
     ):
-        raise Unusable("its list of files is not valid")
+        raise _bad_files(str(uri))
     own, parts = _parts(uri)
     if own != scheme or parts[: len(base)] != base or len(parts) <= len(base):
-        raise Unusable("its list of files is not valid")
+        raise _bad_files(uri)
     return ServedFile("/".join(parts[len(base) :]), uri, found[1], size)
 
 
@@ -200,11 +207,11 @@ def _parts(uri: str) -> tuple[str, list[str]]:
     """Split an address into its scheme and names, each of which is one name in one folder."""
     found = _SCHEME.fullmatch(uri) if len(uri) <= _MAX_URI_CHARS else None
     if found is None:
-        raise Unusable("its address is not valid")
+        raise _bad_address(uri)
     # A byte sequence that is not UTF-8 becomes a character that no name may have.
     parts = [unquote(part, errors="surrogateescape") for part in found[2].split("/")]
     if len(parts) > _MAX_PARTS or not all(map(_is_part, parts)):
-        raise Unusable("its address is not valid")
+        raise _bad_address(uri)
     return found[1], parts
 
 
@@ -246,150 +253,18 @@ def _shown(row: Any) -> str:
     return plain if short else plain[:_MAX_NAME_CHARS_SHOWN] + "…"
 
 
-_LISTEN_DELAY_S = 1.0
-"""A command that ends at once needs no change notifications."""
-_CLOSE_TIMEOUT_S = 6.0
-"""The SDK closes a program's input, sends SIGTERM after two seconds, SIGKILL after two more."""
-
-
-class ServerConnection:
-    """The connection to one server, used from any thread."""
-
-    def __init__(self, server: McpServer, changed: Callable[[], None]) -> None:
-        """Prepare a connection. `changed` is called, in another thread, on reported changes."""
-        self._server = server
-        self._changed = changed
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.ready = threading.Event()
-        """Set once the SDK is imported, which takes a second or more, or cannot be."""
-        self.ready_at = 0.0
-        # Used in the event loop only:
-        self._notes = ConnectionNotes()
-        self._turn = asyncio.Lock()
-        self._opened: asyncio.Future[Client] | None = None
-        self._holding: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        """Requests under way and open connections; what the SDK starts ends with them."""
-
-    def ask(self, work: Work, seconds: float) -> Future[Any]:
-        """Run `work` with the connected client; fails with a SatchelError that has the reason.
-
-        It may take `seconds`, connecting included.
-        """
-        with self._lock:
-            if self._loop is None:
-                self._loop, self._turn = asyncio.new_event_loop(), asyncio.Lock()
-                name = f"satchel-{self._server.name}"
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name=name, daemon=True
-                )
-                self._thread.start()
-                atexit.register(self.close)
-            return asyncio.run_coroutine_threadsafe(self._request(work, seconds), self._loop)
-
-    def close(self) -> None:
-        """Close the connection: requests under way are cancelled, a program is ended."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-            loop, self._loop = self._loop, None
-            atexit.unregister(self.close)
-        if thread is None or loop is None or not self.ready.is_set():
-            return
-
-        async def end() -> None:
-            for task in self._tasks:
-                if not task.cancelling():  # a second time would break off the end of a program
-                    task.cancel()
-            while self._tasks:
-                await asyncio.wait(self._tasks)
-            await loop.shutdown_asyncgens()
-            loop.stop()
-
-        asyncio.run_coroutine_threadsafe(end(), loop)
-        thread.join(_CLOSE_TIMEOUT_S)
-        if not thread.is_alive():
-            loop.close()
-
-    # --- in the event loop ------------------------------------------------------------------
-
-    def _started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _request(self, work: Work, seconds: float) -> Any:
-        return await self._started(self._answer(work, seconds))
-
-    async def _answer(self, work: Work, seconds: float) -> Any:
-        """Do some work; once more if the connection turns out to be dead."""
-        try:
-            require("mcp", "mcp")
-            from satchel.library.remote.client import MCPError, reason_of
-        finally:
-            self.ready_at = self.ready_at or time.monotonic()
-            self.ready.set()
-        try:
-            async with asyncio.timeout(seconds), self._turn:
-                old = self._holding is not None and not self._holding.done()
-                try:
-                    return await work(await self._client())
-                except MCPError as exc:
-                    if not old or "closed" not in str(exc).lower():
-                        raise
-                self._drop()
-                return await work(await self._client())
-        except Exception as exc:
-            reason = reason_of(exc, self._server, self._notes)
-            if not isinstance(exc, (SatchelError, MCPError)) or self._notes.limit:
-                self._drop()
-            raise ServerFailed(reason) from exc
-
-    async def _client(self) -> Client:
-        if self._opened is None or self._holding is None or self._holding.done():
-            self._notes = ConnectionNotes()
-            self._opened = asyncio.get_running_loop().create_future()
-            self._holding = self._started(self._hold(self._opened))
-        return await asyncio.shield(self._opened)
-
-    def _drop(self) -> None:
-        if self._holding is not None:
-            self._holding.cancel()
-            self._holding = None
-
-    async def _hold(self, opened: asyncio.Future[Client]) -> None:
-        """Keep a connection open. The same task opens and closes it, as the SDK requires."""
-        from satchel.library.remote.client import connect, wait_for_changes
-
-        try:
-            async with connect(self._server, self._changed, self._notes) as client:
-                opened.set_result(client)
-                await asyncio.sleep(_LISTEN_DELAY_S)
-                with suppress(Exception):  # then the list is requested when it is due
-                    await wait_for_changes(client, self._changed)
-                await asyncio.Event().wait()
-        except Exception as exc:  # noqa: BLE001 - passed to the request that waits
-            if not opened.done():
-                opened.set_exception(exc)
-                opened.exception()  # no request may be waiting any more
-        finally:
-            opened.cancel()
-
-
 FIRST_WAIT_S = 2.0
 """A library waits this long for a list, once in a process."""
-_IMPORT_TIMEOUT_S = 30.0
-"""The first contact waits this long for the SDK to be imported."""
 _LIST_TIMEOUT_S = 30.0
 """For all pages together."""
 _READ_TIMEOUT_S = 20.0
+_CLOSE_TIMEOUT_S = 6.0
+"""The SDK closes a program's input, sends SIGTERM after two seconds, SIGKILL after two more."""
 _MIN_TTL_S = 30.0
 _MAX_TTL_S = 24 * 3600.0
-_MIN_INTERVAL_S = 1.0  # between two lists, however often a server reports changes
+_MIN_INTERVAL_S = 1.0  # between two lists, however often files differ
 _RETRY_DELAY_S = 30.0
-_VERSION = 1
+_VERSION = 2
 _MAX_LIST_BYTES = 256 << 20
 _MAX_CACHE_BYTES = 512 << 20
 
@@ -427,8 +302,9 @@ class McpSupplier:
         self.server = server
         self._cache_file = folder + ".json"
         self._home = os.path.dirname(folder)
-        self._connection = ServerConnection(server, self.mark_stale)
         self._lock = threading.Lock()
+        self._running: dict[threading.Thread, asyncio.Task[Any]] = {}
+        """Requests under way."""
         self._listing: ServedListing | None = None
         self._problems: tuple[Problem, ...] = ()
         """Problems of the list's entries."""
@@ -450,11 +326,8 @@ class McpSupplier:
         with self._lock:
             wait, self._waited = asked is not None and not self._waited, True
         if wait and asked is not None:
-            began = self._began
-            if not self.at:
-                self._connection.ready.wait(_IMPORT_TIMEOUT_S)
-                began = max(began, self._connection.ready_at)
-            if not asked.wait(max(began + FIRST_WAIT_S - time.monotonic(), 0)):
+            left = self._began + FIRST_WAIT_S - time.monotonic()
+            if not asked.wait(max(left, 0)):
                 self._keep_cached("it took too long", still_running=True)
         return self._listing or ServedListing({})
 
@@ -466,7 +339,6 @@ class McpSupplier:
         """Request the list now, and wait for it."""
         asked = self._request_list(due=True)
         self._waited = True
-        self._connection.ready.wait(_IMPORT_TIMEOUT_S)
         if asked is not None:
             asked.wait(_LIST_TIMEOUT_S + 5)
         return self.listing()
@@ -488,9 +360,7 @@ class McpSupplier:
             return await read_file(client, file.uri)
 
         try:
-            answer = self._connection.ask(work, _READ_TIMEOUT_S)
-            self._connection.ready.wait(_IMPORT_TIMEOUT_S)
-            return cast("bytes", answer.result(_READ_TIMEOUT_S + 5))
+            return cast("bytes", self._ask(work, _READ_TIMEOUT_S).result(_READ_TIMEOUT_S + 5))
         except TimeoutError:
             reason = "it took too long"
         except CancelledError:
@@ -508,10 +378,55 @@ class McpSupplier:
         )
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Cancel requests under way, and end their programs."""
+        atexit.unregister(self.close)
+        # Each is cancelled once: a second time would break off the end of its program.
+        running, self._running = self._running, {}
+        for thread, task in running.items():
+            with suppress(RuntimeError):  # its loop is closed already
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            thread.join(_CLOSE_TIMEOUT_S)
 
     # --- requests -------------------------------------------------------------------------
+
+    def _ask(self, work: Work, seconds: float) -> Future[Any]:
+        """Run `work` with a client in another thread; a failure is a SatchelError with the reason.
+
+        It may take `seconds`, connecting included.
+        """
+        require("mcp", "mcp")
+        from satchel.library.remote.client import ConnectionNotes, connect, reason_of
+
+        async def connected() -> Any:
+            notes = ConnectionNotes()
+            try:
+                async with asyncio.timeout(seconds), connect(self.server, notes) as client:
+                    return await work(client)
+            except Exception as exc:
+                raise ServerFailed(reason_of(exc, self.server, notes)) from exc
+
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(connected())
+        answer: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(loop.run_until_complete(task))
+            except asyncio.CancelledError:
+                answer.set_exception(CancelledError())
+            except Exception as exc:  # noqa: BLE001 - raised where the answer is waited for
+                answer.set_exception(exc)
+            finally:
+                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.close()
+                self._running.pop(thread, None)
+
+        thread = threading.Thread(target=run, name=f"satchel-{self.label}", daemon=True)
+        self._running[thread] = task
+        atexit.unregister(self.close)  # registered once
+        atexit.register(self.close)
+        thread.start()
+        return answer
 
     def _request_list(self, *, due: bool) -> threading.Event | None:
         """Request a list if the cached one is too old or `due`; the event is set when it came."""
@@ -527,7 +442,7 @@ class McpSupplier:
         async def work(client: Client) -> ServerListing:
             from satchel.library.remote.client import list_skills
 
-            return await list_skills(client, self.server)
+            return await list_skills(client)
 
         def done(future: Future[Any]) -> None:
             try:
@@ -541,29 +456,37 @@ class McpSupplier:
                 asked.set()
 
         # Not under the lock: the answer takes it, and may be there at once.
-        answer = self._connection.ask(work, _LIST_TIMEOUT_S)
+        try:
+            answer = self._ask(work, _LIST_TIMEOUT_S)
+        except SatchelError as exc:  # the SDK is not installed
+            answer = Future[Any]()
+            answer.set_exception(exc)
         self._began = time.monotonic()
         answer.add_done_callback(done)
         return asked
 
     def _accept(self, listed: ServerListing) -> None:
-        served, problems, rows = read_entries(listed.rows, self.label)
-        if listed.why:
-            values = {"name": self.label, "why": listed.why, "count": str(len(served))}
-            problems.insert(0, Problem("server-limit", self.server.target, values=values))
         now = time.time()
         ttl = min(max(listed.ttl, _MIN_TTL_S), _MAX_TTL_S)
+        table = {"version": _VERSION, "target": self.server.target, "at": now, "ttl": ttl}
+        table |= {"skills": listed.rows, "limit": listed.limit}
         with self._lock:
-            self.at, self._due = now, now + ttl
-            self._problems = tuple(problems)
-            self._replace_listing(served, self._problems)
-        table = {
-            "version": _VERSION, "target": self.server.target, "at": now, "ttl": ttl,
-            "skills": rows, "problems": [list(problem) for problem in problems],
-        }  # fmt: skip
+            self._use(table)
         with suppress(OSError, ValueError):  # what cannot be cached is requested again
             write_atomic(self._cache_file, json.dumps(table).encode(), private=True, durable=False)
         evict(self._home)
+
+    def _use(self, table: Mapping[str, Any]) -> None:
+        """Take over a list, from the server or the cache."""
+        served, problems = read_entries(table["skills"], self.label)
+        if limit := table["limit"]:
+            why = Message("it is too large: the limit is {part}", part=limit)
+            values = {"name": self.label, "why": why, "count": str(len(served))}
+            problems.insert(0, Problem("server-limit", self.server.target, values=values))
+        self.at = float(table["at"])
+        self._due = min(self.at, time.time()) + float(table["ttl"])
+        self._problems = tuple(problems)
+        self._replace_listing(served, self._problems)
 
     def _keep_cached(self, reason: str, *, still_running: bool = False) -> None:
         reason = without_secrets(self.server, reason)
@@ -597,11 +520,7 @@ class McpSupplier:
         with suppress(OSError, ValueError, KeyError, TypeError):
             table = json.loads(read_plain(self._cache_file, _MAX_LIST_BYTES))
             if table["version"] == _VERSION and table["target"] == self.server.target:
-                served, _, _ = read_entries(table["skills"], self.label)
-                told = tuple(Problem(*row) for row in table["problems"])
-                self.at = float(table["at"])
-                self._due = min(self.at, time.time()) + float(table["ttl"])
-                self._problems, self._listing = told, ServedListing(served, told)
+                self._use(table)
                 os.utime(self._cache_file)
 
 

@@ -2,7 +2,7 @@
 
     rules.py     rules, limits and file names; refusals; the tree of files
     zip.py       zip: central directory and local headers, cross-checked
-    open.py      detection of the format; gz, bz2 and xz; tar: ustar, pax and GNU names
+    open.py      detection of the format; gzip; tar: ustar, pax and GNU names
 
 Nothing is repaired or guessed.
 """

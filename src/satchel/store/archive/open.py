@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-from zlib import adler32
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.errors import InvalidInput, NotFound, Refused
+from satchel.errors import InvalidInput, NotFound
 from satchel.i18n import say
 from satchel.store.archive.rules import (
     BOUNDS,
@@ -25,18 +25,18 @@ from satchel.store.archive.rules import (
     read_at,
     refuse,
     shown,
+    unreadable,
 )
 from satchel.store.archive.zip import open_zip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from satchel.store.archive.rules import ArchiveLimits
 
 _BLOCK_BYTES = 512
 _ZERO = bytes(_BLOCK_BYTES)
 _BUFFER_BYTES = 1 << 20
-_LOW_16_BITS = 0xFFFF
 _MAX_GLOBAL_HEADERS = 1000
 _MAX_PAX_BYTES = 64 << 10
 _MAX_NAME_BYTES = 4096
@@ -122,10 +122,8 @@ def _check_end(second: bytes, rest: Iterator[bytes]) -> None:
 
 
 def _parse(block: bytes) -> _Header:
-    # The low half of the Adler sum of 256 bytes is one more than their plain sum, and fast.
-    total = (adler32(block[:256]) & _LOW_16_BITS) + (adler32(block[256:]) & _LOW_16_BITS) - 2
     checksum = block[148:156]
-    if total - sum(checksum) + 8 * 32 != _number(checksum):
+    if sum(block) - sum(checksum) + 8 * 32 != _number(checksum):
         raise refuse("tar-header", found="checksum")
     magic = block[257:265]
     name, prefix = _text(block[:100]), block[345:500]
@@ -246,22 +244,18 @@ class _TarReader(ArchiveReader):
         return self.read_range(path, at, at + size)
 
 
-_COMPRESSED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz"}
 _UNSUPPORTED = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"7z\xbc\xaf\x27\x1c": "7z",
     b"Rar!\x1a\x07": "rar",
-    b"\x1f\x9d": "compress",
-    b"\x04\x22\x4d\x18": "lz4",
     b"PK\x07\x08": "zip in parts",
-    b"MSCF": "cab",
-    b"xar!": "xar",
-    b"LZIP": "lzip",
 }
 
 
 def open_archive(path: str, bounds: ArchiveLimits = BOUNDS) -> ArchiveTree:
-    """Open a zip or a tar, compressed or not.
+    """Open a zip, a tar or a tar.gz.
 
     All headers are checked here, the content of a file when it is read.
 
@@ -277,21 +271,14 @@ def open_archive(path: str, bounds: ArchiveLimits = BOUNDS) -> ArchiveTree:
             say("There is no `{path}`", path=shown(path)), say("Check the path")
         ) from exc
     except OSError as exc:
-        raise _unreadable(path, exc) from exc
+        raise unreadable(path, exc) from exc
     try:
         return _open(descriptor, path, bounds)
     except BaseException as exc:
         os.close(descriptor)
         if isinstance(exc, OSError):  # such as a full disk
-            raise _unreadable(path, exc) from exc
+            raise unreadable(path, exc) from exc
         raise
-
-
-def _unreadable(path: str, exc: OSError) -> Refused:
-    return Refused(
-        say("`{path}` cannot be read: {reason}", path=shown(path), reason=exc.strerror or exc),
-        say("Check the permissions"),
-    )
 
 
 def _open(descriptor: int, path: str, bounds: ArchiveLimits) -> ArchiveTree:
@@ -305,9 +292,8 @@ def _open(descriptor: int, path: str, bounds: ArchiveLimits) -> ArchiveTree:
     for mark, name in _UNSUPPORTED.items():
         if head.startswith(mark):
             raise refuse("unsupported-format", found=name)
-    for mark, kind in _COMPRESSED.items():
-        if head.startswith(mark):
-            return _open_packed(descriptor, kind, bounds)
+    if head.startswith(b"\x1f\x8b"):
+        return _open_packed(descriptor, bounds)
     return _open_plain(descriptor, "tar", bounds)
 
 
@@ -318,10 +304,14 @@ def _open_plain(descriptor: int, kind: str, bounds: ArchiveLimits) -> ArchiveTre
     return open_tar(descriptor, bounds, kind)
 
 
-def _open_packed(descriptor: int, kind: str, bounds: ArchiveLimits) -> ArchiveTree:
-    plain = unpack(descriptor, kind, bounds)
+def _open_packed(descriptor: int, bounds: ArchiveLimits) -> ArchiveTree:
+    from tempfile import TemporaryFile
+
+    with TemporaryFile(buffering=0) as target:
+        _unpack(descriptor, target.fileno(), bounds)
+        plain = os.dup(target.fileno())
     try:
-        tree = _open_plain(plain, f"tar.{kind}", bounds)
+        tree = _open_plain(plain, "tar.gz", bounds)
     except BaseException:
         os.close(plain)
         raise
@@ -330,122 +320,36 @@ def _open_packed(descriptor: int, kind: str, bounds: ArchiveLimits) -> ArchiveTr
 
 
 _CHUNK_BYTES = 256 << 10
-_MAX_STREAM_COUNT = 10_000
-"""Parallel compressors write a stream for every 900 kB; a stream can also be empty."""
 
 
-class _Unpacker(Protocol):
-    """The interface of the bz2 and lzma decompressors that is used here."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
-class _Gzip:
-    """zlib's decompressor with the interface of the other two."""
-
-    def __init__(self) -> None:
-        import zlib
-
-        self._inner = zlib.decompressobj(31)
-        self._tail = b""
-        self.needs_input = True
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        chunk = self._inner.decompress(self._tail + data, max_length)
-        self._tail = self._inner.unconsumed_tail
-        # After a full piece there may be more output.
-        self.needs_input = not self._tail and len(chunk) < max_length
-        return chunk
-
-
-def unpack(descriptor: int, kind: str, bounds: ArchiveLimits) -> int:
-    """Decompress a file (`gz`, `bz2` or `xz`) into an unnamed one; returns its descriptor.
+def _unpack(descriptor: int, target: int, bounds: ArchiveLimits) -> None:
+    """Decompress a gzip of one stream.
 
     Raises:
         Unsafe: it is damaged, incomplete, or grows beyond the bounds.
     """
-    from tempfile import TemporaryFile
-
-    with TemporaryFile(buffering=0) as target:
-        _decompress(descriptor, _decompressor(kind, bounds), target.fileno(), bounds)
-        return os.dup(target.fileno())
-
-
-def _decompressor(kind: str, bounds: ArchiveLimits) -> Callable[[], _Unpacker]:
-    if kind == "gz":
-        return _Gzip
-    if kind == "bz2":
-        from bz2 import BZ2Decompressor
-
-        return BZ2Decompressor
-    from lzma import FORMAT_XZ, LZMADecompressor
-
-    return lambda: LZMADecompressor(FORMAT_XZ, bounds.memory)
-
-
-def _decompress(
-    descriptor: int, make: Callable[[], _Unpacker], target: int, bounds: ArchiveLimits
-) -> None:
-    from lzma import LZMAError
-    from zlib import error
-
-    try:
-        _copy_decompressed(descriptor, make, target, bounds)
-    except LZMAError as exc:
-        raise refuse("memory" if "emory" in str(exc) else "damaged", found=str(exc)) from exc
-    except MemoryError as exc:
-        raise refuse("memory") from exc
-    except (error, OSError, EOFError, ValueError) as exc:
-        if isinstance(exc, OSError) and exc.errno is not None:
-            raise  # such as a full disk
-        raise refuse("damaged", found=str(exc)) from exc
-
-
-def _copy_decompressed(
-    descriptor: int, make: Callable[[], _Unpacker], target: int, bounds: ArchiveLimits
-) -> None:
-    unpacker = make()
+    unpacker = zlib.decompressobj(31)
     at = total = 0
-    parts = 1
-    data = b""
-    while True:
-        if not data and (unpacker.needs_input or unpacker.eof):
+    data, more = b"", False
+    while not unpacker.eof:
+        if not data and not more:
             data = read_at(descriptor, _CHUNK_BYTES, at)
             at += len(data)
             if not data:
-                break
-        if unpacker.eof:
-            parts += 1
-            if parts > _MAX_STREAM_COUNT:
-                raise refuse("too-many-files", found=f"{_MAX_STREAM_COUNT} compressed parts")
-            unpacker = make()
-        chunk = unpacker.decompress(data, _CHUNK_BYTES)
-        data = unpacker.unused_data if unpacker.eof else b""
+                raise refuse("truncated")
+        try:
+            chunk = unpacker.decompress(data, _CHUNK_BYTES)
+        except zlib.error as exc:
+            raise refuse("damaged", found=str(exc)) from exc
+        data = unpacker.unconsumed_tail
+        more = len(chunk) == _CHUNK_BYTES  # after a full piece there may be more output
         total += len(chunk)
         if total > bounds.size:
             raise refuse("too-large", found=f"{bounds.size >> 20} MiB")
-        if total > max(bounds.total_floor, bounds.ratio * (at - len(data))):
-            raise refuse("ratio", found=f"{total} : {at - len(data)}")
-        _write(target, chunk)
-    if not unpacker.eof:
-        raise refuse("truncated")
-
-
-def _write(target: int, chunk: bytes) -> None:
-    view = memoryview(chunk)
-    while view:
-        view = view[os.write(target, view) :]
+        if total > max(bounds.total_floor, bounds.ratio * at):
+            raise refuse("ratio", found=f"{total} : {at}")
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(target, view) :]
+    if unpacker.unused_data or read_at(descriptor, 1, at):
+        raise refuse("trailing-data")

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from satchel._unicode import CONTROLS, FILLERS, SURROGATES, TAGS
-from satchel.errors import NotFound, Unsafe
+from satchel.errors import NotFound, Refused, Unsafe
 from satchel.i18n import say
 from satchel.skill.file_tree import IGNORED, TreeFile
 
@@ -32,18 +32,18 @@ _REQUIREMENTS = {
         "duplicate-name", "case-conflict", "file-and-folder",
     ),
     "only regular files and folders are read": ("link", "special-file", "sparse-file", "tar-type"),
-    "a link must lead to a file of the same skill": ("link-escapes", "link-loop", "link-broken"),
+    "a link must lead to a file of the same skill": ("link-escapes",),
     "a skill must not contain a submodule": ("submodule",),
-    "files, names and memory must stay within the limits": (
-        "too-many-files", "too-large", "names-too-large", "memory", "ratio",
+    "files and names must stay within the limits": (
+        "too-many-files", "too-large", "names-too-large", "ratio",
     ),
-    "only zip, tar, tar.gz, tar.bz2 and tar.xz are read": (
-        "not-an-archive", "unsupported-format", "multi-part",
+    "only zip without zip64, tar and tar.gz are read": (
+        "not-an-archive", "unsupported-format", "multi-part", "zip64", "method",
     ),
     "the archive must be complete and well formed": (
         "truncated", "trailing-data", "hidden-data", "overlap", "damaged", "size-differs",
-        "header-differs", "type-differs", "method", "zip-end", "zip-count", "zip-extra",
-        "zip-flags", "tar-header", "tar-order", "tar-pax",
+        "header-differs", "type-differs", "zip-end", "zip-count", "zip-extra", "zip-flags",
+        "tar-header", "tar-order", "tar-pax",
     ),
     "nothing may be encrypted": ("encrypted",),
     "addresses, branches, tags and commits must be plain names": ("git-address", "git-ref"),
@@ -57,20 +57,21 @@ HINT = "Report it to its author"
 _FILE_HINT = "Replace the link by a copy"
 _SIZE_HINT = "Remove what the skill does not need"
 _KIND_HINT = "Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"
+_UNPACK_HINT = "Unpack it and give the folder"
 HINTS: dict[str, str] = {
-    "unsupported-format": _KIND_HINT,
+    "unsupported-format": _UNPACK_HINT,
+    "zip64": _UNPACK_HINT,
+    "method": _UNPACK_HINT,
     "not-an-archive": _KIND_HINT,
     "link": _FILE_HINT,
     "link-escapes": _FILE_HINT,
-    "link-loop": _FILE_HINT,
-    "link-broken": _FILE_HINT,
     "too-many-files": _SIZE_HINT,
     "too-large": _SIZE_HINT,
     "truncated": "Try again",
     "damaged": "Try again",
     "case-conflict": "Rename it",
     "windows-name": "Rename it",
-    "git-address": "Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository",
+    "git-address": _KIND_HINT,
     "git-ref": "Give a branch, a tag or a whole commit id",
     "changed-while-read": "Try again",
 }
@@ -92,8 +93,6 @@ class ArchiveLimits(NamedTuple):
     """`ratio` does not apply to a file up to this size."""
     total_floor: int = 8 << 20
     """`ratio` does not apply to all files together up to this size."""
-    memory: int = 72 << 20
-    """Bytes for a decompressor; `xz -9` needs 65 MiB."""
 
 
 BOUNDS = ArchiveLimits()
@@ -108,11 +107,11 @@ def refuse(rule: str, path: str = "", found: str = "") -> Unsafe:
     Args:
         rule: A key of `RULES`.
         path: The path inside the source, or the source itself.
-        found: The offending value, where it helps.
+        found: The offending value, where it helps; the name of the rule when empty.
     """
     why = say(RULES[rule])
-    if found:
-        why += f" ({shown(found)})"
+    if found or len(_REQUIREMENTS[RULES[rule]]) > 1:  # else the sentence says which rule it is
+        why += f" ({shown(found) or rule})"
     name = shown(path)
     text = (
         say("`{path}` is refused: {why}", path=name, why=why)
@@ -120,6 +119,14 @@ def refuse(rule: str, path: str = "", found: str = "") -> Unsafe:
         else say("The source is refused: {why}", why=why)
     )
     return Unsafe(rule, text, say(HINTS.get(rule, HINT)))
+
+
+def unreadable(path: str, exc: OSError) -> Refused:
+    """The error for a source that the disk does not give."""
+    return Refused(
+        say("`{path}` cannot be read: {reason}", path=shown(path), reason=exc.strerror or exc),
+        say("Check the permissions"),
+    )
 
 
 def shown(text: str) -> str:
@@ -410,7 +417,7 @@ class ArchiveTree(ListedTree):
         self.ignored = tuple(sorted(contents.ignored))
         """Ignored files of desktops and version control."""
         self.kind = kind
-        """`zip`, `tar`, `tar.gz`, `tar.bz2` or `tar.xz`."""
+        """`zip`, `tar` or `tar.gz`."""
         self._reader = reader
 
     def chunks(self, path: str) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 A zip holds all metadata twice, and readers that use different copies see different files, so that a
 scan could see other content than the disk gets. Here the end record, the central directory and each
 local header must agree, and the entries must fill the file from its first byte to the directory
-without a gap or an overlap.
+without a gap or an overlap. Zip64, for archives above 4 GB, is refused.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def open_zip(descriptor: int, bounds: ArchiveLimits) -> ArchiveTree:
         Unsafe: it breaks a rule.
     """
     length = os.fstat(descriptor).st_size
-    reader = _ZipReader(descriptor)
+    places: dict[str, _EntryPlace] = {}
     contents = Contents(bounds)
     start, end, count = find_directory(descriptor, length)
     if count > bounds.entries:
         raise refuse("too-many-files", found=f"{count} > {bounds.entries}")
-    rows = _read_directory(descriptor, start, end, count, contents, reader)
+    rows = _read_directory(descriptor, start, end, count, contents, places)
     if contents.size > max(bounds.total_floor, bounds.ratio * length):
         raise refuse("ratio", found=f"{contents.size} : {length}")
     rows.sort(key=lambda row: row.at)
@@ -93,13 +93,18 @@ def open_zip(descriptor: int, bounds: ArchiveLimits) -> ArchiveTree:
         if entry.at >= start:
             raise refuse("header-differs", entry.path, "no local header")
         place = _check_local(descriptor, entry, following, bounds)
-        if entry.path in reader.places:
-            reader.places[entry.path] = place
-    return ArchiveTree(contents, reader, "zip")
+        if entry.path in places:
+            places[entry.path] = place
+    return ArchiveTree(contents, _ZipReader(descriptor, places), "zip")
 
 
 def _read_directory(
-    descriptor: int, start: int, end: int, count: int, contents: Contents, reader: _ZipReader
+    descriptor: int,
+    start: int,
+    end: int,
+    count: int,
+    contents: Contents,
+    places: dict[str, _EntryPlace],
 ) -> list[_Entry]:
     rows: list[_Entry] = []
     with open(os.dup(descriptor), "rb", buffering=_BUFFER_BYTES) as stream:
@@ -117,19 +122,24 @@ def _read_directory(
             raw = stream.read(lengths[0])
             extra = stream.read(lengths[1])
             stream.seek(lengths[2], os.SEEK_CUR)
-            rows.append(_row(fields, raw, extra, contents, reader))
+            rows.append(_row(fields, raw, extra, contents, places))
     if at != end:
         raise refuse("hidden-data", found="central directory")
     return rows
 
 
 def _row(
-    fields: tuple[int, ...], raw: bytes, extra: bytes, contents: Contents, reader: _ZipReader
+    fields: tuple[int, ...],
+    raw: bytes,
+    extra: bytes,
+    contents: Contents,
+    places: dict[str, _EntryPlace],
 ) -> _Entry:
     _, made, _, flags, method, _, _, crc, packed, size, _, _, _, disk, _, outside, at = fields
     path = _path(raw, flags, made >> 8)
-    extras = _extras(path, raw, extra)
-    packed, size, at, disk = _wide(path, extras, packed, size, at, disk)
+    _check_extras(path, raw, extra)
+    if _MAX_UINT32 in (packed, size, at) or disk == _MAX_UINT16:
+        raise refuse("zip64", path, "zip64")
     contents.count(path, size)
     _check_features(path, flags, method, disk)
     folder = path.endswith("/")
@@ -141,7 +151,7 @@ def _row(
             raise refuse("type-differs", name, "a folder with content")
         contents.add(name, size, folder=folder, program=bool(outside >> 16 & 0o100))
         if not folder:
-            reader.places[path] = _EntryPlace(0, 0, 0, 0, deflated=False)
+            places[path] = _EntryPlace(0, 0, 0, 0, deflated=False)
     return _Entry(path, raw, flags, method, crc, packed, size, at)
 
 
@@ -184,44 +194,22 @@ def _check_kind(path: str, folder: bool, system: int, outside: int) -> None:  # 
         raise refuse("type-differs", path)
 
 
-def _extras(path: str, raw: bytes, extra: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+def _check_extras(path: str, raw: bytes, extra: bytes) -> None:
+    """Refuse additional fields that are cut off, or that say something else than the header."""
     at = 0
     while at < len(extra):
         key = int.from_bytes(extra[at : at + 2], "little")
         size = int.from_bytes(extra[at + 2 : at + 4], "little")
         at += 4 + size
-        if at > len(extra) or (key in found and key in (_ZIP64_EXTRA, _UNICODE_PATH_EXTRA)):
+        if at > len(extra):
             raise refuse("zip-extra", path)
-        found[key] = extra[at - size : at]
-    if _AES_EXTRA in found:
-        raise refuse("encrypted", path)
-    other = found.get(_UNICODE_PATH_EXTRA)
-    if other is not None and (other[:1] != b"\x01" or other[5:] != raw):
-        raise refuse("header-differs", path, "a second name")
-    return found
-
-
-def _wide(
-    path: str, extras: dict[int, bytes], packed: int, size: int, at: int, disk: int
-) -> tuple[int, int, int, int]:
-    """The values, from the zip64 field where they do not fit into the directory."""
-    wide = extras.get(_ZIP64_EXTRA, b"")
-    values = [size, packed, at]
-    for index, value in enumerate(values):
-        if value == _MAX_UINT32:
-            if len(wide) < 8:
-                raise refuse("zip-extra", path, "zip64")
-            values[index] = int.from_bytes(wide[:8], "little")
-            wide = wide[8:]
-    if disk == _MAX_UINT16:
-        if len(wide) < 4:
-            raise refuse("zip-extra", path, "zip64")
-        disk = int.from_bytes(wide[:4], "little")
-        wide = wide[4:]
-    if wide:
-        raise refuse("zip-extra", path, "zip64")
-    return values[1], values[0], values[2], disk
+        data = extra[at - size : at]
+        if key == _AES_EXTRA:
+            raise refuse("encrypted", path)
+        if key == _ZIP64_EXTRA:
+            raise refuse("zip64", path, "zip64")
+        if key == _UNICODE_PATH_EXTRA and (data[:1] != b"\x01" or data[5:] != raw):
+            raise refuse("header-differs", path, "a second name")
 
 
 def _check_local(
@@ -237,17 +225,16 @@ def _check_local(
         raise refuse("header-differs", entry.path, "name")
     if method != entry.method or (flags ^ entry.flags) & _COMPARED_FLAGS:
         raise refuse("header-differs", entry.path, "method or flags")
-    if flags & _ENCRYPTED_FLAGS:
-        raise refuse("encrypted", entry.path)
-    if flags & ~_KNOWN_FLAGS:
-        raise refuse("zip-flags", entry.path, f"{flags:#06x}")
+    _check_features(entry.path, flags, method, 0)
     begin = entry.at + want + extra_size
     end = begin + entry.packed
     if end > following:
         raise refuse("overlap", entry.path)
-    extras = _extras(entry.path, entry.raw, read_at(descriptor, extra_size, entry.at + want))
+    _check_extras(entry.path, entry.raw, read_at(descriptor, extra_size, entry.at + want))
     late = bool(flags & _DESCRIPTOR_FLAG)
-    _check_sizes(entry, extras, (crc, packed, size), late=late)
+    for here, there in ((crc, entry.crc), (packed, entry.packed), (size, entry.size)):
+        if here != there and not (late and here == 0):  # a data descriptor follows
+            raise refuse("header-differs", entry.path, "size or checksum")
     if late:
         end += _check_descriptor(descriptor, entry, end, following - end)
     if end != following:
@@ -260,47 +247,24 @@ def _check_local(
     return _EntryPlace(begin, entry.packed, entry.size, entry.crc, deflated)
 
 
-def _check_sizes(
-    entry: _Entry, extras: dict[int, bytes], said: tuple[int, int, int], *, late: bool
-) -> None:
-    """Compare the sizes of a local header; they may be zero when a data descriptor follows."""
-    crc, packed, size = said
-    if _MAX_UINT32 in (packed, size):
-        wide = extras.get(_ZIP64_EXTRA, b"")
-        if len(wide) != 16:
-            raise refuse("zip-extra", entry.path, "zip64")
-        size = int.from_bytes(wide[:8], "little") if size == _MAX_UINT32 else size
-        packed = int.from_bytes(wide[8:], "little") if packed == _MAX_UINT32 else packed
-    for here, there in ((crc, entry.crc), (packed, entry.packed), (size, entry.size)):
-        if here != there and not (late and here == 0):
-            raise refuse("header-differs", entry.path, "size or checksum")
-
-
 def _check_descriptor(descriptor: int, entry: _Entry, at: int, room: int) -> int:
     """The length of the data descriptor, which must repeat the values of the directory."""
-    if room not in (12, 16, 20, 24):
+    if room not in (12, 16):
         raise refuse("header-differs" if room < 12 else "hidden-data", entry.path, "descriptor")
-    data = read_at(descriptor, room, at)
-    width = 8 if room >= 20 else 4
-    expected = entry.crc.to_bytes(4, "little")
-    for value in (entry.packed, entry.size):
-        if width == 4 and value >= _MAX_UINT32:
-            raise refuse("header-differs", entry.path, "descriptor")
-        expected += value.to_bytes(width, "little")
-    if room in (16, 24):
-        expected = b"PK\x07\x08" + expected
-    if data != expected:
+    values = (entry.crc, entry.packed, entry.size)
+    expected = b"".join(value.to_bytes(4, "little") for value in values)
+    if read_at(descriptor, room, at) != b"PK\x07\x08"[: room - 12] + expected:
         raise refuse("header-differs", entry.path, "descriptor")
     return room
 
 
 class _ZipReader(ArchiveReader):
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, places: dict[str, _EntryPlace]) -> None:
         super().__init__(descriptor)
-        self.places: dict[str, _EntryPlace] = {}
+        self._places = places
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        return self._checked(path, self.places[path])
+        return self._checked(path, self._places[path])
 
     def _checked(self, path: str, place: _EntryPlace) -> Iterator[bytes]:
         crc = total = 0
@@ -341,8 +305,8 @@ class _ZipReader(ArchiveReader):
 
 
 _END_RECORD = Struct("<4s4H2IH")
-_END64_RECORD = Struct("<4sQ2H2I4Q")
-_LOCATOR = Struct("<4sIQI")
+_LOCATOR_BYTES = 20
+"""Of zip64, in front of the end record."""
 _END_MAGIC = b"PK\x05\x06"
 
 
@@ -352,23 +316,12 @@ def find_directory(descriptor: int, length: int) -> tuple[int, int, int]:
     Raises:
         Unsafe: there is no end record, more than one, or it contradicts itself.
     """
-    at, record = _find_end(descriptor, length)
-    disk, first, here, count, size, start = record
-    end = at
-    found = _find_end64(descriptor, at)
-    if found is not None:
-        end, wide = found
-        narrow = (disk, first, here, count, size, start)
-        for value, true, top in zip(
-            narrow, wide, (_MAX_UINT16,) * 4 + (_MAX_UINT32,) * 2, strict=True
-        ):
-            if value not in (true, top):
-                raise refuse("zip-end", found="zip64")
-        disk, first, here, count, size, start = wide
-    elif _MAX_UINT16 in (disk, first, here, count) or _MAX_UINT32 in (size, start):
-        raise refuse("zip-end", found="zip64")
+    end, (disk, first, here, count, size, start) = _find_end(descriptor, length)
+    mark = read_at(descriptor, 4, max(0, end - _LOCATOR_BYTES))
+    if mark == b"PK\x06\x07" or _MAX_UINT16 in (disk, first, here, count):
+        raise refuse("zip64", found="zip64")
     if disk or first or here != count:
-        raise refuse("multi-part")
+        raise refuse("multi-part", found="in parts")
     if start + size != end:
         raise refuse("hidden-data" if start + size < end else "zip-end", found="central directory")
     return start, end, count
@@ -393,23 +346,3 @@ def _find_end(descriptor: int, length: int) -> tuple[int, tuple[int, ...]]:
         raise refuse("zip-end", found=f"{len(marks)} end records")
     fields = _END_RECORD.unpack_from(tail, ends[0])
     return base + ends[0], fields[1:7]
-
-
-def _find_end64(descriptor: int, at: int) -> tuple[int, tuple[int, ...]] | None:
-    """The zip64 end record, when its locator precedes the end record."""
-    place = at - _LOCATOR.size
-    if place < 0:
-        return None
-    mark, disk, start, disks = _LOCATOR.unpack(read_at(descriptor, _LOCATOR.size, place))
-    if mark != b"PK\x06\x07":
-        return None
-    if disk or disks > 1:
-        raise refuse("multi-part")
-    if start + _END64_RECORD.size != place:
-        raise refuse("zip-end", found="zip64")
-    mark, size, _, _, disk, first, here, count, length, begin = _END64_RECORD.unpack(
-        read_at(descriptor, _END64_RECORD.size, start)
-    )
-    if mark != b"PK\x06\x06" or size != _END64_RECORD.size - 12:
-        raise refuse("zip-end", found="zip64")
-    return start, (disk, first, here, count, length, begin)

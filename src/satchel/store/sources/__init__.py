@@ -1,7 +1,8 @@
-"""Sources of skills: folders, archives and git repositories.
+"""Sources of skills: folders, archives, git repositories and discovery indexes.
 
 base.py      Source and Bundle; addresses; finding skills in a source, and extracting one
 git.py       a git repository, read without a checkout
+discovery.py a discovery index of any site
 parse.py     parses the text of a source; folders and archives
 """
 

@@ -2,16 +2,17 @@
 
 A `Source` is an address. Fetching it gives a `Bundle`: all its files as one tree, and the
 `LockedSource` for the lockfile. Nothing is written to the skills folder. `subtree` checks the files
-of one skill: names, size limits, and links, which become copies of their targets inside the skill
-or are refused.
+of one skill: names, size limits, and links, which become copies of files inside the skill or are
+refused.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from satchel.errors import NotFound
 from satchel.i18n import join_names, say
@@ -19,6 +20,7 @@ from satchel.library.scanner import SKIPPED_FOLDERS
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import LIMITS
 from satchel.store.archive.rules import (
+    MAX_PATH_BYTES,
     ListedTree,
     TreeNames,
     check_path,
@@ -28,7 +30,7 @@ from satchel.store.archive.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from satchel.library.lockfile import LockedSource
@@ -77,6 +79,22 @@ class Source(Protocol):
         ...
 
 
+class HubFinder(Protocol):
+    """Finds skills in the configured hubs (`store/hub_client/hubs.py`)."""
+
+    def serves(self, text: str) -> bool:
+        """Whether a text is a request that some hub could answer."""
+        ...
+
+    def requested(self, text: str, *, base: str) -> Source | None:
+        """The source that the user requested as `publisher/skill@range`; None for other texts."""
+        ...
+
+    def locked(self, place: LockedSource, *, base: str) -> Source:
+        """The source of a lockfile entry."""
+        ...
+
+
 _SCHEMES = frozenset(("https", "http", "ssh", "git"))
 _SCP = re.compile(
     r"(?P<user>[A-Za-z0-9_][A-Za-z0-9._-]*)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)"
@@ -91,34 +109,10 @@ _PORT = re.compile(r"[0-9]*(?:[/?#]|\Z)")
 _COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 
 
-class Address(NamedTuple):
-    """A repository's address."""
+def parse_address(text: str, whole: str = "") -> str:
+    """Check an address and normalise it. A local path is returned unchanged.
 
-    clean: str
-    """Without secrets: for the lockfile, messages and git's arguments."""
-    user: str = ""
-    """The user name; a part of `clean` where it is not secret, as in `ssh://git@…`."""
-    password: str | None = None
-    """None when there is none; an empty one may follow a token."""
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Texts that must not be shown: plain and percent-encoded."""
-        plain = self.password is not None or self.clean.startswith("ssh:")
-        word = self.password if plain else self.user  # a user without a password is a token
-        return tuple(dict.fromkeys((word, quote(word, safe="")))) if word else ()
-
-    @property
-    def site(self) -> str:
-        """The site that the user name and the password are for."""
-        parts = urlsplit(self.clean)
-        return f"{parts.scheme}://{parts.netloc}"
-
-
-def parse_address(text: str, whole: str = "") -> Address:
-    """Check an address and split the secrets off. A local path is returned unchanged.
-
-    A query is refused: a secret in it would be visible in the arguments of git.
+    Secrets are refused: they would be visible in the arguments of git, and end in the lockfile.
 
     Args:
         text: The address.
@@ -132,9 +126,9 @@ def parse_address(text: str, whole: str = "") -> Address:
     if not text or text.startswith("-") or not text.isprintable():
         raise refuse("git-address", refused)
     if text.startswith("/") or _DRIVE.match(text):
-        return Address(text)
+        return text
     if _SCP.match(text):
-        return Address(text)
+        return text
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -146,17 +140,14 @@ def parse_address(text: str, whole: str = "") -> Address:
         raise refuse("git-address", refused)
     if parts.query:
         raise refuse("git-address", refused, say("it is not valid"))
-    user = None if parts.username is None else unquote(parts.username)
-    password = None if parts.password is None else unquote(parts.password)
-    plain = scheme == "ssh" and bool(user) and password is None
-    if user is not None and not plain and "@" in parts.path:
-        # A password with a `/` ends the host part early: the rest of it would be shown.
-        raise refuse("git-address", refused, say("write `/` and `@` in a password as %2F and %40"))
-    if not f"{user}{password}".isprintable() or (user or "").startswith("-"):
-        raise refuse("git-address", refused)
     keep = f"{parts.username}@" if scheme == "ssh" and parts.username else ""
+    if parts.password is not None or (parts.username is not None and not keep):
+        why = say("it has a user or a password: use ssh, or a credential helper of git")
+        raise refuse("git-address", refused, why)
+    if unquote(keep).startswith("-") or not unquote(keep).isprintable():
+        raise refuse("git-address", refused)
     place = f"{keep}{written}" + (f":{port}" if port is not None else "")
-    return Address(urlunsplit((scheme, place, parts.path, "", "")), user or "", password)
+    return urlunsplit((scheme, place, parts.path, "", ""))
 
 
 def redacted(text: str) -> str:
@@ -361,20 +352,29 @@ class SubTree:
                 ignored[part] = None
             else:
                 kept.append(file)
-        expansion = Expansion(kept, self._target, limits)
-        self._origin = expansion.origin
-        self.files = self._checked(expansion.files, limits)
+        self._origin: dict[str, str] = {}
+        """Path of a link -> path of the file that it leads to."""
+        self.files = self._checked(self._with_copies(kept), limits)
         self.ignored = tuple(ignored)
-        self.notes = tuple(self._notes(expansion.copied))
+        self.notes = tuple(self._notes())
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The content of a file, piece by piece."""
         return self._tree.chunks(self._start + self._origin.get(path, path))
 
-    def _target(self, file: TreeFile) -> str:
-        if file.size > 4096:
-            raise refuse("link-broken", file.path)
-        return os.fsdecode(b"".join(self._tree.chunks(self._start + file.path)))
+    def _with_copies(self, files: list[TreeFile]) -> list[TreeFile]:
+        """The files, each link replaced by a copy of the file that it leads to."""
+        plain = {file.path: file for file in files if file.mode != "link"}
+        for link in (file for file in files if file.mode == "link"):
+            text = ""
+            if link.size <= MAX_PATH_BYTES:
+                text = os.fsdecode(b"".join(self._tree.chunks(self._start + link.path)))
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(link.path), text))
+            if target not in plain:
+                raise refuse("link-escapes", link.path, text)
+            self._origin[link.path] = target
+        copies = [plain[target]._replace(path=link) for link, target in self._origin.items()]
+        return [*plain.values(), *copies]
 
     def _checked(self, files: list[TreeFile], limits: TreeLimits) -> tuple[TreeFile, ...]:
         total = 0
@@ -390,100 +390,14 @@ class SubTree:
                 raise refuse("path-too-deep", file.path)
         return tuple(sorted(files, key=lambda file: os.fsencode(file.path)))
 
-    def _notes(self, copied: dict[str, str]) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
         if self.ignored:
             yield say(
                 "Left out: {names}", names=join_names(f"`{shown(one)}`" for one in self.ignored)
             )
-        for link, target in copied.items():
+        for link, target in self._origin.items():
             yield say(
                 "The link `{link}` became a copy of `{target}`",
                 link=shown(link),
                 target=shown(target),
             )
-
-
-_MAX_LINK_HOPS = 40
-
-
-class Expansion:
-    """The files of a skill, each link replaced by a copy of its target."""
-
-    def __init__(
-        self, files: Iterable[TreeFile], target_of: Callable[[TreeFile], str], limits: TreeLimits
-    ) -> None:
-        self._limits = limits
-        self._plain = {file.path: file for file in files if file.mode != "link"}
-        links = [file for file in files if file.mode == "link"]
-        self._links = {file.path: target_of(file) for file in links}
-        self._folders: dict[str, dict[str, None]] = {}
-        self.files: list[TreeFile] = list(self._plain.values())
-        self.origin: dict[str, str] = {}
-        """Path of a copy -> path of the original."""
-        self.copied: dict[str, str] = {}
-        """Link -> target, for notes."""
-        if links:
-            for path in (*self._plain, *self._links):
-                folder, _, last = path.rpartition("/")
-                while last not in (inside := self._folders.setdefault(folder, {})):
-                    inside[last] = None
-                    if not folder:
-                        break
-                    folder, _, last = folder.rpartition("/")
-        for link in sorted(self._links):
-            self.copied[link] = self._resolve(link)
-            self._copy(link, link, ())
-
-    def _copy(self, link: str, name: str, active: tuple[str, ...]) -> None:
-        """Add the target of `link` as `name`."""
-        if link in active or len(active) > self._limits.depth:
-            raise refuse("link-loop", link)
-        target = self._resolve(link)
-        if not target or link.startswith(f"{target}/"):
-            raise refuse("link-loop", link)
-        self._place(target, name, (*active, link))
-
-    def _place(self, target: str, name: str, active: tuple[str, ...]) -> None:
-        if target in self._plain:
-            if len(self.files) >= self._limits.files:
-                raise refuse("too-many-files", name, str(self._limits.files))
-            self.files.append(self._plain[target]._replace(path=name))
-            self.origin[name] = target
-        elif target in self._links:
-            self._copy(target, name, active)
-        elif name.count("/") > self._limits.depth:
-            raise refuse("path-too-deep", name)
-        else:
-            for last in self._folders[target]:
-                self._place(f"{target}/{last}", f"{name}/{last}", active)
-
-    def _resolve(self, link: str) -> str:
-        """The final target of a link; empty for the skill's own folder."""
-        here: list[str] = link.split("/")[:-1]
-        todo = self._steps(link)
-        hops = 1
-        while todo:
-            part = todo.pop()
-            if part == "..":
-                if not here:
-                    raise refuse("link-escapes", link, self._links[link])
-                here.pop()
-                continue
-            path = "/".join((*here, part))
-            if path in self._links:
-                hops += 1
-                if hops > _MAX_LINK_HOPS:
-                    raise refuse("link-loop", link)
-                todo += self._steps(path)
-                continue
-            if path not in self._folders and (todo or path not in self._plain):
-                raise refuse("link-broken", link, self._links[link])
-            here.append(part)
-        return "/".join(here)
-
-    def _steps(self, link: str) -> list[str]:
-        """The parts of a link's text, last one first."""
-        text = self._links[link]
-        if text.startswith(("/", "\\")) or "\0" in text or text[1:2] == ":":
-            raise refuse("link-escapes", link, text)
-        return [part for part in text.split("/") if part not in {"", "."}][::-1]

@@ -14,26 +14,22 @@ import re
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
 
 from satchel.errors import MissingExtra, NotFound, Refused
 from satchel.i18n import say
 from satchel.library.lockfile import LockedSource
-from satchel.skill.file_tree import TreeFile
+from satchel.skill.file_tree import LIMITS, TreeFile
 from satchel.store.archive.rules import BOUNDS, WIDE, ListedTree, refuse, shown
 from satchel.store.sources.base import Bundle, check_ref, is_commit, parse_address, redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator
     from subprocess import Popen
     from typing import IO
 
     from satchel.store.archive.rules import ArchiveLimits
-    from satchel.store.sources.base import Address
 
 FETCH_TIMEOUT_S = 600.0
-_MIN_PINNING_VERSION = (2, 37)
-"""The first git with `http.curloptResolve`."""
 _KEPT_VARIABLES = frozenset((
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_SSH", "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY",
@@ -58,20 +54,7 @@ _CONFIG = (
     "maintenance.auto=false",
     "fetch.writeCommitGraph=false",
 )
-_USER = "SATCHEL_GIT_USER"
-_SECRET = "SATCHEL_GIT_PASSWORD"  # noqa: S105 - the name of a variable
-_HELPER = (
-    f"""!f() {{ if test "$1" = get; then printf 'username=%s\\npassword=%s\\n' """
-    f""""${_USER}" "${_SECRET}"; fi; }}; f"""
-)
 _POLL_INTERVAL_S = 0.02
-_PERSONAL_VARIABLES = frozenset((
-    "HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CERT",
-    "GIT_SSL_KEY", "KRB5CCNAME", "KRB5_CONFIG",
-))  # fmt: skip
-"""Variables that identify the user."""
-_ANONYMOUS_SETTINGS = (("http.followRedirects", "false"), ("http.emptyAuth", "false"))
-"""Settings for fetching on behalf of a remote user: no redirect, and no Kerberos ticket."""
 _FSCK = re.compile(
     rb"(?:error|fatal): .*(?:fsck error|object [0-9a-f]{40,64}: [a-zA-Z]+:)"
     rb"|did not receive expected object|is corrupt|unresolved delta|inflate returned|bad object"
@@ -104,21 +87,14 @@ def find_git() -> str:
     return found
 
 
-def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of git; with `pinned` it connects to no other IP addresses than these.
-
-    Pinned fetches are on behalf of a remote user: the configuration, passwords and keys of this
-    user are not used, nor a proxy, which would resolve the host again.
-
-    Raises:
-        Refused: git cannot pin addresses.
-    """
+def environment() -> dict[str, str]:
+    """The environment of git: no prompts, and only the variables that configure connections."""
     env = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("GIT_") or name in _KEPT_VARIABLES
     }
-    env |= {
+    return env | {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",
         "SSH_ASKPASS": "",
@@ -130,74 +106,6 @@ def environment(address: Address, pinned: Sequence[str] = ()) -> dict[str, str]:
         "LC_ALL": "C",
         "LANGUAGE": "",
     }
-    settings: list[tuple[str, str]] = []
-    if pinned:
-        settings = _pin_settings(address, pinned)
-        env = {
-            name: text
-            for name, text in env.items()
-            if name not in _PERSONAL_VARIABLES and not name.lower().endswith("_proxy")
-        }
-        env |= {
-            "GIT_ALLOW_PROTOCOL": "http:https",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "HOME": os.devnull,  # no `.netrc`
-        }
-    credentials = _credentials(address)
-    settings += credentials
-    if settings:
-        env["GIT_CONFIG_COUNT"] = str(len(settings))
-    for number, (key, value) in enumerate(settings):
-        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    if credentials and address.password is not None:
-        env |= {_USER: address.user, _SECRET: address.password}
-    return env
-
-
-def _pin_settings(address: Address, pinned: Sequence[str]) -> list[tuple[str, str]]:
-    """Settings with which git resolves no host name and follows no redirect.
-
-    Raises:
-        Refused: the transport is not HTTP, or git is too old.
-    """
-    parts = urlsplit(address.clean)
-    if parts.scheme not in {"http", "https"} or _git_version() < _MIN_PINNING_VERSION:
-        raise Refused(
-            say("From elsewhere a repository is fetched only over https, by git 2.37 or later"),
-            say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
-        )
-    host = parts.hostname or ""
-    if ":" in host or host in pinned:  # an IP address needs no resolving
-        return [*_ANONYMOUS_SETTINGS]
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    every = ",".join(f"[{one}]" if ":" in one else one for one in pinned)
-    return [*_ANONYMOUS_SETTINGS, ("http.curloptResolve", f"{host}:{port}:{every}")]
-
-
-def _git_version() -> tuple[int, ...]:
-    import subprocess
-
-    done = subprocess.run(  # noqa: S603 - the program is git
-        [find_git(), "version"], stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
-    found = re.search(rb"(\d+)\.(\d+)", done.stdout)
-    return tuple(int(part) for part in found.groups()) if found else ()
-
-
-def _credentials(address: Address) -> list[tuple[str, str]]:
-    """Settings that pass a user name and a password to git for one site.
-
-    Arguments are visible to all users of the machine, and git passes an address with its password
-    as an argument to another program. So the address stays clean, and a credential helper reads
-    the password from the environment. Other helpers are disabled, so that none stores it.
-    """
-    if not address.clean.startswith(("http:", "https:")):
-        return []
-    section = f"credential.{address.site}"
-    if address.password is not None:
-        return [(f"{section}.helper", ""), (f"{section}.helper", _HELPER)]
-    return [(f"{section}.username", address.user)] if address.user else []
 
 
 def command(git: str, repository: str, *words: str) -> list[str]:
@@ -209,16 +117,10 @@ def command(git: str, repository: str, *words: str) -> list[str]:
 class Fetcher:
     """Runs git for one temporary repository."""
 
-    def __init__(
-        self,
-        repository: str,
-        address: Address,
-        timeout: float = FETCH_TIMEOUT_S,
-        pinned: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, repository: str, address: str, timeout: float = FETCH_TIMEOUT_S) -> None:
         self.git = find_git()
         self.repository = repository
-        self.env = environment(address, pinned)
+        self.env = environment()
         self._address = address
         self._timeout = timeout
         self._log = os.path.join(repository, "satchel.log")
@@ -269,13 +171,13 @@ class Fetcher:
                 reason = say("it took longer than {seconds} seconds", seconds=round(self._timeout))
                 raise Refused(
                     say("`{url}` cannot be fetched: {reason}",
-                        url=shown(self._address.clean), reason=reason),
+                        url=shown(self._address), reason=reason),
                     say("Try again"),
                 )  # fmt: skip
             if now - checked > 0.2:
                 checked = now
                 if _folder_bytes(self.repository) > BOUNDS.size:
-                    raise refuse("too-large", self._address.clean, f"{BOUNDS.size >> 20} MiB")
+                    raise refuse("too-large", self._address, f"{BOUNDS.size >> 20} MiB")
                 if progress:
                     progress(self._last_line())
 
@@ -288,10 +190,7 @@ class Fetcher:
 
     def cleaned(self, data: bytes) -> str:
         """Output of git without secrets and control characters."""
-        text = data.decode(errors="replace")
-        for secret in self._address.secrets:
-            text = text.replace(secret, "…")
-        words = re.split(r"([\s'\"`]+)", text)
+        words = re.split(r"([\s'\"`]+)", data.decode(errors="replace"))
         return shown("".join(map(redacted, words)).strip())
 
     def _failure(self, code: int) -> Exception:
@@ -300,9 +199,9 @@ class Fetcher:
         lines = [line for line in re.split(rb"[\r\n]+", log) if line.strip()]
         errors = [line for line in lines if line.startswith((b"fatal:", b"error:", b"ERROR"))]
         reason = self.cleaned((errors or lines or [f"exit status {code}".encode()])[0])
-        url = shown(self._address.clean)
+        url = shown(self._address)
         if _FSCK.search(log):
-            return refuse("git-objects", self._address.clean, reason)
+            return refuse("git-objects", self._address, reason)
         if _NO_REF.search(log):
             return NoSuchRef(
                 say("`{url}` has no such branch, tag or commit: {reason}", url=url, reason=reason),
@@ -342,8 +241,6 @@ def _folder_bytes(folder: str) -> int:
 
 
 _MODES = {b"100644": "file", b"100664": "file", b"100755": "program", b"120000": "link"}
-_MAX_BATCH_BYTES = 1 << 20
-_CHUNK_BYTES = 1 << 20
 _MAX_ROW_BYTES = 8192
 
 
@@ -352,7 +249,7 @@ class GitSource:
 
     Args:
         location: The address for git, or an absolute path.
-        url: The recorded address; the address without its secrets when empty.
+        url: The recorded address; the address itself when empty.
         path: A folder within the repository.
         ref: The default branch, tag or commit of `fetch`.
         timeout: Seconds.
@@ -370,12 +267,9 @@ class GitSource:
         timeout: float = FETCH_TIMEOUT_S,
     ) -> None:
         self._address = parse_address(location)
-        self.url = url if url and os.path.isabs(location) else self._address.clean
+        self.url = url if url and os.path.isabs(location) else self._address
         self.path = path
         self.ref = ref
-        self.pinned: tuple[str, ...] = ()
-        """Checked IP addresses of its host. With some, git connects to no others, not even after
-        a redirect or a change of the DNS."""
         self._timeout = timeout
         if ref:
             check_ref(ref)
@@ -407,9 +301,7 @@ class GitSource:
             raise refuse("git-ref", commit)
         folder = mkdtemp(prefix="satchel-git-")
         try:
-            fetcher = Fetcher(
-                os.path.join(folder, "r.git"), self._address, self._timeout, self.pinned
-            )
+            fetcher = Fetcher(os.path.join(folder, "r.git"), self._address, self._timeout)
             found = self._get(fetcher, commit or ref, progress)
             with GitTree(fetcher, found, self.path) as tree:
                 place = LockedSource(
@@ -424,7 +316,7 @@ class GitSource:
         fetcher.run("init", "--quiet", "--bare", "--template=", fetcher.repository)
         words = ["fetch", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head"]
         words += ["--no-auto-maintenance", "--progress" if progress else "--quiet"]
-        remote = self._address.clean
+        remote = self._address
         mine = "refs/satchel/wanted"
         try:
             fetcher.run(
@@ -522,23 +414,12 @@ class GitTree(ListedTree):
         if len(head) != 3 or head[1] != b"blob":
             raise refuse("git-objects", path)
         size = int(head[2])
-        if size <= _MAX_BATCH_BYTES:
-            data = process.stdout.read(size + 1)
-            if len(data) != size + 1:
-                raise refuse("git-objects", path)
-            yield data[:-1]
-            return
-        # A large file gets the process to itself: a reader may stop before the end.
-        self._batch = None
-        try:
-            while size:
-                data = process.stdout.read(min(_CHUNK_BYTES, size))
-                if not data:
-                    raise refuse("git-objects", path)
-                size -= len(data)
-                yield data
-        finally:
-            _close(process)
+        if size > LIMITS.size:
+            raise refuse("too-large", path, f"{LIMITS.size >> 20} MiB")
+        data = process.stdout.read(size + 1)
+        if len(data) != size + 1:
+            raise refuse("git-objects", path)
+        yield data[:-1]
 
     def _process(self) -> Popen[bytes]:
         if self._batch is None or self._batch.poll() is not None:

@@ -1,5 +1,7 @@
 """Parses the text of a source; the sources `folder` and `archive`.
 
+    acme/pdf-forms, acme/pdf-forms@^1.2
+                                  a skill of a hub            kind `hub`
     ./skills                      a folder                    kind `folder`
     skills.zip, skills.tar.gz     an archive                  kind `archive`
     https://host/o/r[.git]        a repository                kind `git`
@@ -10,8 +12,11 @@
     https://host/o/r/tree/REF/sub/path
                                   as a browser shows it; REF is one part, so write a branch with a
                                   slash as `#feature/x:sub/path`
+    https://host/…/.well-known/agent-skills/index.json[#name]
+                                  a discovery index           kind `discovery`
 
-A local path near the lockfile is recorded relative to it, so that it works in another checkout.
+A path that exists is preferred to a hub's skill of that name. A local path near the lockfile is
+recorded relative to it, so that it works in another checkout.
 Older lockfiles have `~` for the home folder.
 """
 
@@ -25,21 +30,22 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from satchel._fs import open_beneath
-from satchel.errors import AccessDenied, InvalidInput, NotFound, Refused
+from satchel.errors import AccessDenied, InvalidInput, NotFound
 from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.file_tree import IGNORED, TreeFile, main_file
-from satchel.store.archive.open import open_archive
-from satchel.store.archive.rules import WIDE, ListedTree, check_path, refuse, shown
+from satchel.store.archive import open_archive
+from satchel.store.archive.rules import WIDE, ListedTree, check_path, refuse, shown, unreadable
 from satchel.store.sources.base import Bundle, parse_address, redacted
 from satchel.store.sources.git import GitSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from satchel.skill.file_tree import Tree
     from satchel.store.archive.rules import ArchiveLimits
-    from satchel.store.sources.base import Source
+    from satchel.store.sources.base import HubFinder, Source
 
 _CHUNK_BYTES = 1 << 20
 _IGNORED = frozenset(name.casefold() for name in IGNORED)
@@ -51,12 +57,11 @@ class LocalTree(ListedTree):
     def __init__(self, root: str, bounds: ArchiveLimits = WIDE) -> None:
         self.root = root
         self.ignored: list[str] = []
-        self._bases = {os.path.abspath(root) + os.sep, os.path.realpath(root) + os.sep}
         self._bounds = bounds
         try:
             super().__init__(self._list())
         except OSError as exc:
-            raise _unreadable(exc.filename or root, exc) from exc
+            raise unreadable(exc.filename or root, exc) from exc
 
     def _list(self) -> Iterator[TreeFile]:
         count = names = 0
@@ -97,13 +102,13 @@ class LocalTree(ListedTree):
         full = os.path.join(self.root, path)
         try:
             if os.path.islink(full):
-                yield self._link(path, os.readlink(full))
+                yield os.fsencode(os.readlink(full))
                 return
             descriptor = open_beneath(self.root, path)
         except AccessDenied as exc:
             raise refuse("link-escapes", path) from exc
         except OSError as exc:
-            raise _unreadable(full, exc) from exc
+            raise unreadable(full, exc) from exc
         try:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
@@ -117,72 +122,66 @@ class LocalTree(ListedTree):
             if left:
                 raise refuse("changed-while-read", path)
         except OSError as exc:
-            raise _unreadable(full, exc) from exc
+            raise unreadable(full, exc) from exc
         finally:
             os.close(descriptor)
-
-    def _link(self, path: str, text: str) -> bytes:
-        """The target of a link; an absolute one within the root is made relative."""
-        for base in self._bases:
-            if text.startswith(base) and ".." not in text.split(os.sep):
-                return os.fsencode(os.path.relpath(text[len(base) :], os.path.dirname(path) or "."))
-        return os.fsencode(text)
 
 
 class _PathSource:
     """A folder or an archive at `location`; `url` is its path as recorded in the lockfile."""
 
     kind = ""
+    _repository_prefix = ""
 
     def __init__(self, location: str, url: str, path: str = "") -> None:
         self.location = location
         self.url = url
         self.path = path
+        self.notes: tuple[str, ...] = ()
+        """Notes about the choice of the source."""
 
-    def _bundle(self, tree: Tree, ignored: Sequence[str], name: str) -> Bundle:
-        notes: tuple[str, ...] = ()
-        if ignored:
-            names = join_names(f"`{shown(one)}`" for one in ignored[:20])
-            notes = (say("Left out: {names}", names=names),)
-        return Bundle(LockedSource(self.kind, self.url, path=self.path), tree, notes, name)
+    @contextmanager
+    def fetch(
+        self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
+    ) -> Generator[Bundle]:
+        """List the files.
+
+        Raises:
+            NotFound: there is nothing.
+            Unsafe: it breaks a rule, or is too large.
+        """
+        del progress
+        if ref or commit:
+            raise InvalidInput(
+                say("`{path}` has no branches or tags", path=shown(self.location)),
+                say("Write `{value}`", value=self._repository_prefix + shown(self.location)),
+            )
+        with self._open() as (tree, ignored, name):
+            notes = self.notes
+            if ignored:
+                names = join_names(f"`{shown(one)}`" for one in ignored[:20])
+                notes = (*notes, say("Left out: {names}", names=names))
+            yield Bundle(LockedSource(self.kind, self.url, path=self.path), tree, notes, name)
+
+    def _open(self) -> AbstractContextManager[tuple[Tree, Sequence[str], str]]:
+        """The files, the ignored ones, and the id of a skill at the top."""
+        raise NotImplementedError
 
 
 class FolderSource(_PathSource):
     """Skills in a folder."""
 
     kind = "folder"
+    _repository_prefix = "git+"
 
     @contextmanager
-    def fetch(
-        self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
-    ) -> Generator[Bundle]:
-        """List the folder.
-
-        Raises:
-            NotFound: there is no such folder.
-            Unsafe: it is too large.
-        """
-        del progress
-        if ref or commit:
-            raise InvalidInput(
-                say("`{path}` has no branches or tags", path=shown(self.location)),
-                say("Write `{value}`", value=f"git+{shown(self.location)}"),
-            )
+    def _open(self) -> Generator[tuple[Tree, Sequence[str], str]]:
         if not os.path.isdir(self.location):
             raise NotFound(
                 say("There is no `{path}`", path=shown(self.location)), say("Check the path")
             )
         tree = LocalTree(self.location)
-        yield self._bundle(
-            tree, sorted(tree.ignored), os.path.basename(os.path.abspath(self.location))
-        )
-
-
-def _unreadable(path: str, exc: OSError) -> Refused:
-    return Refused(
-        say("`{path}` cannot be read: {reason}", path=shown(path), reason=exc.strerror or exc),
-        say("Check the permissions"),
-    )
+        yield tree, sorted(tree.ignored), os.path.basename(os.path.abspath(self.location))
 
 
 ENDINGS = re.compile(
@@ -197,29 +196,17 @@ class ArchiveSource(_PathSource):
     kind = "archive"
 
     @contextmanager
-    def fetch(
-        self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
-    ) -> Generator[Bundle]:
-        """Open the archive.
-
-        Raises:
-            Unsafe: it breaks a rule of the strict reader.
-            NotFound: there is no such file.
-        """
-        del progress
-        if ref or commit:
-            raise InvalidInput(
-                say("`{path}` has no branches or tags", path=shown(self.location)),
-                say("Give a branch, a tag or a whole commit id"),
-            )
+    def _open(self) -> Generator[tuple[Tree, Sequence[str], str]]:
         with open_archive(self.location) as tree:
-            yield self._bundle(tree, tree.ignored, ENDINGS.sub("", os.path.basename(self.location)))
+            yield tree, tree.ignored, ENDINGS.sub("", os.path.basename(self.location))
 
 
 _MAX_PARENTS = 3
 """Paths with more `..` are recorded as absolute ones."""
 _REMOTE = re.compile(r"(?:https?|ssh|git|file)://", re.IGNORECASE)
 _SCP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^\s:]")
+_HUB_SKILL = re.compile(r"[a-z0-9-]+/[a-z0-9-]+(?:@\S*)?\Z")
+_DISCOVERY = re.compile(r"https?://[^#?]+/\.well-known/agent-skills/index\.json\Z", re.IGNORECASE)
 _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:/|:)")
 _BROWSER = re.compile(
     r"(?P<url>https?://[^/]+/[^/#?]+/[^#?]+?)(?:/-)?/(?P<kind>tree|blob|src/branch|src/tag|src/commit)"
@@ -227,12 +214,13 @@ _BROWSER = re.compile(
 )
 
 
-def source_of(text: str, *, base: str) -> Source:
+def source_of(text: str, *, base: str, hubs: Callable[[], HubFinder] | None = None) -> Source:
     """Parse a source that the user typed. Relative paths start from the current folder.
 
     Args:
         text: One of the forms above.
         base: The folder of the lockfile.
+        hubs: Returns the configured hubs; None uses none.
 
     Raises:
         Unsafe: it is an address that is never used, such as `ext::…` or one that begins with `-`.
@@ -244,8 +232,15 @@ def source_of(text: str, *, base: str) -> Source:
     word = text.removeprefix("git+")
     if _REMOTE.match(word) or _SCP.match(word):
         return _remote(word, base)
+    found = hubs if hubs is not None and _HUB_SKILL.match(text) else None
     if word == text and os.path.lexists(_absolute_path(text)):
-        return _local(text, "", "", base)
+        source = _local(text, "", "", base)
+        if found is not None and isinstance(source, _PathSource) and found().serves(text):
+            note = say("`{path}` is here; the hub was not asked", path=shown(text))
+            source.notes = (note,)
+        return source
+    if found is not None and (source := found().requested(text, base=base)) is not None:
+        return source
     word, ref, path = _split(word)
     if os.path.lexists(_absolute_path(word)):
         return _local(word, ref, path, base, git=text.startswith("git+"))
@@ -257,12 +252,15 @@ def source_of(text: str, *, base: str) -> Source:
     )
 
 
-def source_from(place: LockedSource, *, base: str) -> Source:
+def source_from(
+    place: LockedSource, *, base: str, hubs: Callable[[], HubFinder] | None = None
+) -> Source:
     """The source of a lockfile entry.
 
     Args:
         place: The recorded source.
         base: The folder of the lockfile.
+        hubs: As in `source_of`.
 
     Raises:
         InvalidInput: its kind cannot be fetched, such as `new`.
@@ -278,13 +276,26 @@ def source_from(place: LockedSource, *, base: str) -> Source:
         return FolderSource(_resolve_recorded(url, base), url, place.path)
     if place.kind == "archive":
         return ArchiveSource(_resolve_recorded(url, base), url, place.path)
+    if place.kind == "hub" and hubs is not None:
+        return hubs().locked(place, base=base)
+    if place.kind == "discovery":
+        return _discovery(*url.partition("#")[::2])
     raise InvalidInput(
         say("A skill from `{kind}` cannot be fetched again", kind=shown(place.kind)),
         say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
     )
 
 
+def _discovery(url: str, name: str) -> Source:
+    from satchel.store.sources.discovery import DiscoverySource
+
+    return DiscoverySource(url, name)
+
+
 def _remote(word: str, base: str) -> Source:
+    if _DISCOVERY.match(word.partition("#")[0]):
+        word, ref, path = _split(word)
+        return _discovery(word, ref or path)
     if shape := _BROWSER.match(word):
         path = unquote(shape["path"] or "").strip("/")
         if shape["kind"] == "blob":

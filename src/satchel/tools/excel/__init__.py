@@ -48,69 +48,37 @@ skill = PackagedSkill(
     install='pip install "satchel[excel]"',
     overview=Text(
         "Wraps openpyxl: looks into Excel workbooks, reads ranges of cells as rows, and writes "
-        "rows into new workbooks.",
-        "封装 openpyxl：查看 Excel 工作簿结构，按区域读取单元格，并将行列数据写入新的工作簿。",
+        "rows into new workbooks."
     ),
     tools=(reader.INFO, reader.TOOL, writer.TOOL),
     when=(
-        Text(
-            "The user gives an .xlsx report and asks what is in it",
-            "用户提供 .xlsx 报表并询问其中内容时",
-        ),
-        Text(
-            "Some rows or columns of a large workbook are needed, and not all of it",
-            "只需要大型工作簿中的部分行列时",
-        ),
-        Text(
-            "A result should be handed over as a table that opens in Excel",
-            "需要以可在 Excel 中打开的表格交付结果时",
-        ),
-        Text(
-            "Formulas of a workbook have to be looked at without running them",
-            "需要查看工作簿中的公式而不执行时",
-        ),
+        Text("The user gives an .xlsx report and asks what is in it"),
+        Text("Some rows or columns of a large workbook are needed, and not all of it"),
+        Text("A result should be handed over as a table that opens in Excel"),
     ),
     when_not=(
-        Text(
-            "A .csv or other text file: `ReadFile` reads it directly",
-            ".csv 等文本文件：请直接用 `ReadFile`",
-        ),
-        Text(
-            "Only the names and sizes of sheets: `excel_info` is lighter than `excel_read`",
-            "只需查看结构：`excel_info` 比 `excel_read` 更轻量",
-        ),
-        Text(
-            "A table that only the user reads in the chat: write it in Markdown",
-            "仅在对话中展示的表格：请直接使用 Markdown",
-        ),
+        Text("A .csv or other text file: `ReadFile` reads it directly"),
+        Text("Only the names and sizes of sheets: `excel_info` is lighter than `excel_read`"),
+        Text("A table that only the user reads in the chat: write it in Markdown"),
     ),
     cannot=(
-        Text(
-            "Change cells of an existing workbook in place",
-            "就地修改已有工作簿中的单元格",
-        ),
-        Text(
-            "Calculate: values are those that Excel stored when it saved the file",
-            "计算公式：数值为 Excel 保存文件时存储的结果",
-        ),
-        Text(
-            "Read .xls, .xlsb, encrypted workbooks, charts, pictures, comments or macros",
-            "读取 .xls、.xlsb、加密工作簿、图表、图片、批注或宏",
-        ),
+        Text("Change cells of an existing workbook in place"),
+        Text("Calculate: values are those that Excel stored when it saved the file"),
+        Text("Read .xls, .xlsb, encrypted workbooks, charts, pictures, comments or macros"),
     ),
     scenarios=(
         Scenario(
-            Text("Read the first rows of a sales report", "读取销售报表的前几行"),
+            Text("Read the first rows of a sales report"),
             "excel_read",
             {"path": "data/sales.xlsx", "range": "A1:D3"},
         ),
         Scenario(
-            Text("Read a second sheet by name", "按名称读取第二个工作表"),
+            Text("Read a second sheet by name"),
             "excel_read",
             {"path": "data/sales.xlsx", "sheet": "Notes"},
         ),
         Scenario(
-            Text("Hand over a summary", "交付汇总表"),
+            Text("Hand over a summary"),
             "excel_write",
             {
                 "path": "reports/totals.xlsx",
@@ -120,53 +88,37 @@ skill = PackagedSkill(
     ),
     exposed=(
         Choice(
-            Text("Sheets and their declared size", "工作表及其声明的尺寸"),
-            Text(
-                "A model needs them before it can ask for a range",
-                "模型需要先了解尺寸才能请求区域",
-            ),
+            Text("Sheets and their declared size"),
+            Text("A model needs them before it can ask for a range"),
         ),
         Choice(
-            Text("Stored values, and formulas on request", "存储的数值，以及按需查看的公式"),
-            Text(
-                "Values are what people see; formulas explain them",
-                "数值是用户所见内容，公式用于解释数值",
-            ),
+            Text("Stored values; a formula where none is stored"),
+            Text("Values are what people see, and nothing is shown as empty"),
         ),
         Choice(
-            Text("New workbooks with one sheet", "只含一个工作表的新工作簿"),
-            Text(
-                "Nothing that exists is changed, so nothing can be lost",
-                "不改动已有内容，因此不会造成丢失",
-            ),
+            Text("New workbooks with one sheet"),
+            Text("Nothing that exists is changed, so nothing can be lost"),
         ),
     ),
     left_out=(
         Choice(
-            Text("Editing an existing workbook", "编辑已有工作簿"),
+            Text("Editing an existing workbook"),
             Text(
                 "openpyxl drops pictures, some charts and other parts when it saves a file that it "
-                "did not make: the user would lose them without a word",
-                "openpyxl 保存非自身创建的文件时会丢弃图片和部分图表，用户会在不知情时丢失数据",
+                "did not make: the user would lose them without a word"
             ),
         ),
         Choice(
-            Text("Styles, widths, merged cells", "样式、列宽、合并单元格"),
-            Text("They cost parameters and add no data", "增加参数而不增加数据"),
+            Text("Styles, widths, merged cells"),
+            Text("They cost parameters and add no data"),
         ),
         Choice(
-            Text("Charts, pictures, pivot tables", "图表、图片、数据透视表"),
-            Text(
-                "A model cannot see the result, so it cannot tell whether it is right",
-                "模型无法看到结果，也就无法判断是否正确",
-            ),
+            Text("Charts, pictures, pivot tables"),
+            Text("A model cannot see the result, so it cannot tell whether it is right"),
         ),
         Choice(
-            Text("Macros and links to other workbooks", "宏与外部工作簿链接"),
-            Text(
-                "They run code or fetch data on the user's machine",
-                "它们会在用户机器上运行代码或获取数据",
-            ),
+            Text("Macros and links to other workbooks"),
+            Text("They run code or fetch data on the user's machine"),
         ),
     ),
     prepare=write_examples,

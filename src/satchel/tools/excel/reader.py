@@ -1,7 +1,7 @@
 """The tools excel_info and excel_read: the sheets of a workbook, and a range of cells as rows.
 
-When the answer is cut, it names the range to read next. A formula is shown by its stored value;
-formulas without one are counted in a note, not shown as empty.
+When the answer is cut, it names the range to read next. A formula is shown by its stored value, or
+as written when it has none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from satchel.tools.excel.workbook import (
     MAX_ROW_COUNT,
     NO_SHEET,
     RANGE_TOO_LARGE,
-    TWO_SHEETS,
     Area,
     column_name,
     opened,
@@ -151,7 +150,6 @@ OUTSIDE_SHEET = Failure(
         "{range} (最大行: {rows}, 最大列: {columns})",
     ),
     Text("Call excel_info for the real size", "请用 excel_info 查询实际尺寸"),
-    Text("It begins below the last row or right of the last column", "起始行列超出工作表"),
 )
 
 _MORE = Text(
@@ -167,11 +165,6 @@ _ENDS = Text("The sheet ends at row {row}.", "工作表到第 {row} 行为止。
 _CUT = Text(
     "{count} cells are longer than {limit} characters and were cut.",
     "{count} 个单元格超过 {limit} 个字符，已截断。",
-)
-_UNKNOWN = Text(
-    "{count} cells hold formulas whose values were never stored; they are empty here. "
-    "Set formulas to true to see them.",
-    "{count} 个单元格的公式没有存储计算结果，此处为空。将 formulas 设为 true 可查看公式。",
 )
 _EMPTY = Text("The sheet is empty.", "工作表为空。")
 _MAX_CELLS_CHARS = MAX_TEXT_CHARS - 1_200
@@ -191,8 +184,6 @@ class SheetPage(NamedTuple):
     """Whether there are more columns, without a requested range."""
     ended: bool = False
     """Whether the sheet has fewer rows than requested."""
-    unknown: int = 0
-    """Formulas without a stored value."""
 
 
 def run(job: Job) -> ToolAnswer:
@@ -201,53 +192,43 @@ def run(job: Job) -> ToolAnswer:
     path = str(given["path"])
     where = encodable(job.workspace.relative(path, KINDS))
     named, area = parse_range(str(given["range"]))
-    sheet = str(given["sheet"]).strip()
-    if named and sheet and named.casefold() != sheet.casefold():
-        raise ToolFailed(TWO_SHEETS, sheet=sheet, other=named)
-    page = _read(job, path, sheet or named, area, formulas=bool(given["formulas"]))
+    page = _read(job, path, named or str(given["sheet"]).strip(), area)
     return _answer(job, page, where, header=bool(given["header"]))
 
 
-def _read(job: Job, path: str, name: str, area: Area | None, *, formulas: bool) -> SheetPage:
+def _read(job: Job, path: str, name: str, area: Area | None) -> SheetPage:
     # Without a range read one more row and column than are shown, to detect whether there are more.
     wanted = area or Area(1, 1, MAX_COLUMN_COUNT + 1, MAX_ROW_COUNT + 1)
     with opened(job, path) as workbook:
-        sheet = workbook.sheet(name, formulas=formulas)
+        sheet = workbook.sheet(name)
         rows = _cells(sheet, wanted)
         title = encodable(str(sheet.title))
+        if any(value is None for row in rows for value in row):
+            formulas = _cells(workbook.sheet(name, formulas=True), wanted)
+            rows = [
+                [formula if value is None else value for value, formula in zip(*pair, strict=False)]
+                for pair in zip(rows, formulas, strict=False)
+            ]
         last = size_of(sheet) if not _filled(rows) or area is None else (0, 0)
-        unknown = 0
-        shape = rows
-        if not formulas and any(value is None for row in rows for value in row):
-            hidden = _cells(workbook.sheet(name, formulas=True), wanted)
-            unknown = sum(
-                value is None and formula is not None
-                for row, other in zip(rows, hidden, strict=False)
-                for value, formula in zip(row, other, strict=False)
-            )
-            shape = hidden  # a column of formulas counts, even without stored values
     if area is not None:
         if not _filled(rows) and (area.top > last[0] or area.left > last[1]):
             raise ToolFailed(OUTSIDE_SHEET, range=area, rows=last[0], columns=last[1])
         bottom = area.top + len(rows) - 1
         seen = area._replace(bottom=max(bottom, area.top))
-        return SheetPage(
-            title, seen, rows, seen.bottom, ended=bottom < area.bottom, unknown=unknown
-        )
-    wide = any(len(row) > MAX_COLUMN_COUNT and row[MAX_COLUMN_COUNT] is not None for row in shape)
-    more = len(shape) > MAX_ROW_COUNT
-    least = MAX_ROW_COUNT + 1 if _filled(shape[MAX_ROW_COUNT:]) else 0
-    shape = shape[:MAX_ROW_COUNT]
-    while shape and not _filled(shape[-1:]):
-        shape.pop()
-    rows = rows[: len(shape)]
-    filled = [at for row in shape for at, value in enumerate(row, 1) if value is not None]
+        return SheetPage(title, seen, rows, seen.bottom, ended=bottom < area.bottom)
+    wide = any(len(row) > MAX_COLUMN_COUNT and row[MAX_COLUMN_COUNT] is not None for row in rows)
+    more = len(rows) > MAX_ROW_COUNT
+    least = MAX_ROW_COUNT + 1 if _filled(rows[MAX_ROW_COUNT:]) else 0
+    rows = rows[:MAX_ROW_COUNT]
+    while rows and not _filled(rows[-1:]):
+        rows.pop()
+    filled = [at for row in rows for at, value in enumerate(row, 1) if value is not None]
     width = min(max(filled, default=1), MAX_COLUMN_COUNT)
     rows = [row[:width] for row in rows]
     # The declared size may be wrong: a row that was read exists.
     bottom = max(last[0], len(rows), least) if more else len(rows)
     seen = Area(1, 1, width, max(len(rows), 1))
-    return SheetPage(title, seen, rows, bottom, wide=wide, unknown=unknown)
+    return SheetPage(title, seen, rows, bottom, wide=wide)
 
 
 def _cells(sheet: Any, area: Area) -> list[list[Any]]:
@@ -279,8 +260,6 @@ def _answer(job: Job, page: SheetPage, where: str, *, header: bool) -> ToolAnswe
         notes.append(job.say(_WIDE, column=str(area).partition(":")[2].rstrip("0123456789")))
     if cut:
         notes.append(job.say(_CUT, count=cut, limit=MAX_CELL_CHARS))
-    if page.unknown:
-        notes.append(job.say(_UNKNOWN, count=page.unknown))
     partial = bool(notes)
     if page.ended:
         notes.append(job.say(_ENDS, row=page.bottom))
@@ -382,17 +361,6 @@ TOOL = PackagedTool(
                 "是否包含表头行，默认 true。为 true 时第一行作为字段名返回。示例：false",
             ),
         ),
-        PackagedParameter(
-            "formulas",
-            "boolean",
-            required=False,
-            default=False,
-            description=Text(
-                "Whether formulas are shown as written; false by default, and their stored values "
-                "are shown. Example: true",
-                "是否显示公式原文，默认 false，即显示公式已存储的计算结果。示例：true",
-            ),
-        ),
     ),
     (
         *ALWAYS,
@@ -400,7 +368,6 @@ TOOL = PackagedTool(
         *FAILURES,
         BAD_RANGE,
         RANGE_TOO_LARGE,
-        TWO_SHEETS,
         NO_SHEET,
         OUTSIDE_SHEET,
     ),

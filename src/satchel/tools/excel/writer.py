@@ -13,13 +13,10 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel.tools.excel.workbook import (
-    BAD_RANGE,
-    LAST_COLUMN_NUMBER,
-    LAST_ROW_NUMBER,
     MAX_COLUMN_COUNT,
     MAX_ROW_COUNT,
     Area,
-    parse_range,
+    column_name,
 )
 from satchel.tools.packaged import (
     ALWAYS,
@@ -51,10 +48,6 @@ BAD_ROWS = Failure(
         'Write it like [["Name", "Score"], ["Ada", 95]]',
         '请使用 [["姓名", "分数"], ["张三", 95]] 的格式',
     ),
-    Text(
-        "A row is no list, or a cell is neither text, number, true, false nor null",
-        "某行不是列表，或单元格不是文本、数字、true、false 或 null",
-    ),
 )
 ROWS_TOO_LARGE = Failure(
     "rows-too-large",
@@ -65,10 +58,6 @@ ROWS_TOO_LARGE = Failure(
         "Write at most 1000 rows of 100 columns into one file",
         "请每个文件最多写入 1000 行 × 100 列",
     ),
-    Text(
-        "More than 1000 rows or 100 columns, or beyond the last cell",
-        "超过 1000 行或 100 列，或超出末尾单元格",
-    ),
 )
 BAD_CELL = Failure(
     "bad-cell",
@@ -76,7 +65,6 @@ BAD_CELL = Failure(
     Text("Excel cannot hold this cell", "Excel 无法保存该单元格"),
     Text("{cell} ({reason})"),
     Text("Shorten the text or remove its control characters", "请缩短文本或去除控制字符"),
-    Text("More than 32,767 characters, or control characters", "超过 32767 个字符，或含控制字符"),
 )
 BAD_SHEET = Failure(
     "bad-sheet",
@@ -87,23 +75,12 @@ BAD_SHEET = Failure(
         "Use 1 to 31 characters and none of []:*?/\\",
         "请使用 1～31 个字符，且不含 []:*?/\\",
     ),
-    Text("Too long, or with a character that Excel refuses", "名称过长，或含 Excel 不允许的字符"),
 )
 _DONE = Text(
     "Wrote {rows} x {columns} cells to `{path}`, sheet `{sheet}`, {range}.",
     "已将 {rows} 行 × {columns} 列写入 `{path}` 的工作表 `{sheet}`，区域 {range}。",
 )
 _REPLACED = Text("The file that was there is gone.", "原有文件已被替换。")
-_FOLDERS = Text("Made the folder {names}.", "已新建文件夹 {names}。")
-_AS_TEXT = Text(
-    "{count} texts that begin with `=` were written as text, not as formulas.",
-    "{count} 个以 `=` 开头的文本已按文本写入，不作为公式。",
-)
-_LONG_NUMBERS = Text(
-    "{count} numbers have more than 15 digits and were written as text, since Excel would round "
-    "them.",
-    "{count} 个数字超过 15 位，为避免 Excel 舍入已按文本写入。",
-)
 
 
 def run(job: Job) -> ToolAnswer:
@@ -115,23 +92,17 @@ def run(job: Job) -> ToolAnswer:
     job.workspace.relative(path, KINDS)
     if not _SHEET.fullmatch(sheet) or sheet[0] == "'" or sheet[-1] == "'":
         raise ToolFailed(BAD_SHEET, sheet=sheet)
-    start = _start(str(given["start"]))
-    rows = _check_rows(given["rows"], start)
+    rows = _check_rows(given["rows"])
     # 2. The target.
     job.workspace.check_target(path, KINDS, overwrite=overwrite)
     # 3. Build the file in memory, then write it atomically.
-    data, as_text, long_numbers = _build(rows, sheet, start)
+    data = _build(rows, sheet)
     done = job.workspace.write(path, data, overwrite=overwrite)
     width = max(len(row) for row in rows)
-    area = Area(start[0], start[1], start[0] + width - 1, start[1] + len(rows) - 1)
+    area = Area(1, 1, width, len(rows))
     said = [
         job.say(_DONE, rows=len(rows), columns=width, path=done.path, sheet=sheet, range=area),
         job.say(_REPLACED) if done.replaced else "",
-        job.say(_FOLDERS, names=", ".join(f"`{one}`" for one in done.folders))
-        if done.folders
-        else "",
-        job.say(_AS_TEXT, count=as_text) if as_text else "",
-        job.say(_LONG_NUMBERS, count=long_numbers) if long_numbers else "",
     ]
     answer: dict[str, Any] = {
         "path": done.path,
@@ -145,35 +116,20 @@ def run(job: Job) -> ToolAnswer:
     )
 
 
-def _start(text: str) -> tuple[int, int]:
-    named, area = parse_range(text.strip() or "A1") if ":" not in text else ("", None)
-    if named or area is None:
-        raise ToolFailed(BAD_RANGE, range=text)
-    return area.left, area.top
-
-
-def _check_rows(given: Any, start: tuple[int, int]) -> list[list[Any]]:
+def _check_rows(given: Any) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for at, row in enumerate(cast("list[Any]", given)):
         if not isinstance(row, list | tuple):
             raise ToolFailed(BAD_ROWS, reason=f"rows[{at}]")
         rows.append(list(cast("list[Any]", row)))
     width = max((len(row) for row in rows), default=0)
-    right, bottom = start[0] + width - 1, start[1] + len(rows) - 1
     if not width:
         raise ToolFailed(BAD_ROWS, reason="[]")
-    if (
-        len(rows) > MAX_ROW_COUNT
-        or width > MAX_COLUMN_COUNT
-        or right > LAST_COLUMN_NUMBER
-        or bottom > LAST_ROW_NUMBER
-    ):
+    if len(rows) > MAX_ROW_COUNT or width > MAX_COLUMN_COUNT:
         raise ToolFailed(ROWS_TOO_LARGE, rows=len(rows), columns=width)
-    for down, row in enumerate(rows):
-        for across, value in enumerate(row):
-            column, line = start[0] + across, start[1] + down
-            cell = str(Area(column, line, column, line)).partition(":")[0]
-            _check_cell(value, cell)
+    for down, row in enumerate(rows, 1):
+        for across, value in enumerate(row, 1):
+            _check_cell(value, f"{column_name(across)}{down}")
     return rows
 
 
@@ -192,34 +148,32 @@ def _check_cell(value: Any, cell: str) -> None:
         raise ToolFailed(BAD_CELL, cell=cell, reason=repr(_CONTROL.findall(value)[0]))
 
 
-def _build(rows: list[list[Any]], sheet: str, start: tuple[int, int]) -> tuple[bytes, int, int]:
-    """The workbook, the number of texts like formulas, and of numbers written as text."""
+def _build(rows: list[list[Any]], sheet: str) -> bytes:
+    """The workbook; texts like formulas and numbers that Excel would round are texts in it."""
     from openpyxl import Workbook
 
     book = Workbook()
     page = cast("Any", book.active)
     page.title = sheet
-    as_text = long_numbers = 0
-    for down, row in enumerate(rows):
-        for across, value in enumerate(row):
+    for down, row in enumerate(rows, 1):
+        for across, value in enumerate(row, 1):
             if value is None:
                 continue
-            cell = page.cell(start[1] + down, start[0] + across)
+            cell = page.cell(down, across)
             if (
                 isinstance(value, int)
                 and not isinstance(value, bool)
                 and abs(value) >= _MAX_EXACT_INTEGER
             ):
-                value, long_numbers = str(value), long_numbers + 1  # noqa: PLW2901
+                value = str(value)  # noqa: PLW2901
             cell.value = value
             if isinstance(value, str) and cell.data_type != "s":
                 # A text such as `=1+1` or `#N/A`. The quote prefix keeps it a text when edited.
-                as_text += value.startswith("=")
                 cell.data_type = "s"
                 cell.quotePrefix = True
     stream = io.BytesIO()
     book.save(stream)
-    return stream.getvalue(), as_text, long_numbers
+    return stream.getvalue()
 
 
 TOOL = PackagedTool(
@@ -266,17 +220,6 @@ TOOL = PackagedTool(
             ),
         ),
         PackagedParameter(
-            "start",
-            "string",
-            required=False,
-            default="A1",
-            description=Text(
-                "Cell of the upper left corner, written like B2; A1 by default. Example: B2",
-                "左上角单元格，格式如 B2，默认 A1。示例：B2",
-            ),
-            rule={"maxLength": 20},
-        ),
-        PackagedParameter(
             "overwrite",
             "boolean",
             required=False,
@@ -295,7 +238,6 @@ TOOL = PackagedTool(
         ROWS_TOO_LARGE,
         BAD_CELL,
         BAD_SHEET,
-        BAD_RANGE,
     ),
     run,
     example={

@@ -19,13 +19,12 @@ Word = Annotated[str, Query(max_length=40)]
 def catalogue(
     request: Request,
     budget: Word = "",
-    unit: Word = "characters",
     form: Word = "",
     goal: str = "",
 ) -> Response:
     """Show the page; for the slider, only the part that changes."""
     satchel = app_state(request).satchel
-    shown = show_catalogue(satchel, amount=read_amount(budget), unit=unit, form=form)
+    shown = show_catalogue(satchel, amount=read_amount(budget), form=form)
     if wants_part(request):
         return part(request, "catalogue/shown.html", shown=shown)
     return page(

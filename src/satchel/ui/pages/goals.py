@@ -34,12 +34,12 @@ from satchel.presentation.goals import (
     rows_of,
     step_of,
 )
+from satchel.presentation.skill_html import markdown
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.tools.framing import encodable
 from satchel.ui.errors import failure_of
 from satchel.ui.flash import Flash
 from satchel.ui.goal_service import GoalAction
-from satchel.ui.skill_html import markdown
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
 
 if TYPE_CHECKING:
@@ -107,9 +107,10 @@ async def make_draft(request: Request) -> Response:
     project = state.satchel.settings.project
     async with request.form(max_files=1, max_fields=10) as form:
         sent, path, words = form.get("file"), form.get("path"), form.get("words")
+        words = words.replace("\r\n", "\n").strip() if isinstance(words, str) else ""
         try:
-            if isinstance(words, str) and words.strip():
-                draft = state.goals.plan_words(words.strip())
+            if words:
+                draft = state.goals.plan_words(words)
             elif isinstance(sent, UploadFile) and sent.filename:
                 text = (await sent.read(MAX_PLAN_BYTES)).decode("utf-8-sig", "replace")
                 draft = await state.goals.add_draft(sent.filename, text)
@@ -120,7 +121,7 @@ async def make_draft(request: Request) -> Response:
             else:
                 raise InvalidInput(say("Choose a plan file, or describe the goal"))
         except SatchelError as exc:
-            return await _new_page(request, exc, words if isinstance(words, str) else "")
+            return await _new_page(request, exc, words)
     return go_to(request, f"/goals/+new/{draft.key}")
 
 
@@ -160,14 +161,18 @@ async def cancel_draft(request: Request, key: str) -> Response:
 
 async def _new_page(request: Request, exc: SatchelError | None = None, words: str = "") -> Response:
     state = app_state(request)
-    trouble, hint = state.goals.model_trouble()
+    no_model = None
+    try:
+        state.goals.require_planner()
+    except SatchelError as found:
+        no_model = found
     plans = await asyncio.to_thread(find_plans, state.satchel.settings.project)
     return page(
         request,
         "goals/new.html",
         status=200 if exc is None else 422,
         plans=plans,
-        no_model=(trouble, hint) if trouble else None,
+        no_model=no_model,
         words=words,
         trouble=None if exc is None else remark_of(exc),
     )

@@ -8,13 +8,12 @@ from fastapi import APIRouter, Form, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from satchel.errors import SatchelError
+from satchel.errors import Refused, SatchelError
 from satchel.i18n import say
 from satchel.presentation.changes import MAX_STEPS_SHOWN, done_words
 from satchel.presentation.drafts import id_for, remark_of, show_new
 from satchel.presentation.skills import find_skill, key_of, show_scopes
 from satchel.ui.flash import Flash
-from satchel.ui.imports import require_remote
 from satchel.ui.middleware import MAX_UPLOAD_BYTES
 from satchel.ui.pages.changes import apply_all
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
@@ -153,13 +152,13 @@ def import_git(
 ) -> Response:
     """Fetch a repository; the next page shows the progress."""
     state = app_state(request)
-    source = source.strip()
-    # Users on other machines must not reach folders and neighbours of this one.
-    remote = state.access.has_remote_users
-    if remote:
-        require_remote(source)
+    if state.access.has_remote_users:  # they must not fetch from this machine and its network
+        raise Refused(
+            say("Repositories cannot be fetched here"),
+            say("Upload an archive, or run `satchel install` in the terminal"),
+        )
     store = state.satchel.store(scope)
-    pending = state.imports.fetch(store, source, ref.strip(), path, public=remote)
+    pending = state.imports.fetch(store, source.strip(), ref.strip(), path)
     return go_to(request, f"/skills/import/{pending.key}")
 
 

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Query, Request
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match
 
 from satchel.i18n import LANGUAGES, say
-from satchel.ui.errors import PageError, label_of
-from satchel.ui.errors import answer as answer_failure
 from satchel.ui.middleware import (
     LANGUAGE_COOKIE,
     LANGUAGE_PATH,
     LOGIN_PATH,
     LOGOUT_PATH,
-    MAX_EDIT_BYTES,
     OPEN_PATHS,
-    UPLOAD_PATHS,
     give_cookie,
 )
 from satchel.ui.templating import app_state, page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from starlette.types import Scope
 
     from satchel.ui.auth import UiSession
@@ -39,8 +30,6 @@ HOME_PATH = "/skills"
 LOGGED_OUT_PATH = f"{LOGIN_PATH}?left=1"
 """Shows that the session was ended."""
 _LANGUAGE_COOKIE_S = 365 * 24 * 3_600
-_HIDDEN_FIELDS = frozenset(("password", "scope"))
-_FORM_SLOTS = threading.BoundedSemaphore(4)
 
 
 @router.get("/")
@@ -125,34 +114,6 @@ def session() -> Response:
     return Response(status_code=204)
 
 
-async def too_late(request: Request) -> Response:
-    """Answer a change from an ended session: it is refused, and the typed text is shown."""
-    words = say("You are signed out. Nothing was changed")
-    if "hx-request" in request.headers:
-        hint = say("Sign in with another tab, then try again here")
-        return answer_failure(request, PageError(401, words, hint))
-    return _login_page(request, words, 401, await _typed(request))
-
-
-async def _typed(request: Request) -> tuple[tuple[str, str], ...]:
-    """Labels and texts of a form, which a browser loses when it goes back.
-
-    This needs no session, so only few are read at a time.
-    """
-    if request.url.path in UPLOAD_PATHS or not _FORM_SLOTS.acquire(blocking=False):
-        return ()
-    try:
-        async with request.form(max_files=0, max_fields=100, max_part_size=MAX_EDIT_BYTES) as form:
-            found = [(name, one) for name, one in form.multi_items() if isinstance(one, str)]
-    except (HTTPException, ClientDisconnect):
-        return ()
-    finally:
-        _FORM_SLOTS.release()
-    named = ((label_of("body", name), text) for name, text in found if name not in _HIDDEN_FIELDS)
-    # Hidden fields are one word: a digest, a number, a name.
-    return tuple(one for one in named if len(one[1].split(None, 1)) > (0 if one[0] else 1))
-
-
 def _page_before(request: Request) -> str:
     """The path of our page that sent a form."""
     try:
@@ -177,19 +138,10 @@ def _secure(request: Request) -> bool:
     return request.url.scheme == "https"
 
 
-def _login_page(
-    request: Request,
-    words: str,
-    status: int,
-    typed: Sequence[tuple[str, str]] = (),
-    *,
-    out: bool = False,
-) -> Response:
+def _login_page(request: Request, words: str, status: int, *, out: bool = False) -> Response:
     access = app_state(request).access
     way = "password" if access.by_password else "link"
     # The cookie is not sent when another site links here.
     from_us = request.headers.get("sec-fetch-site", "") in {"same-origin", "none"}
-    inside = request.state.session is not None
-    known = inside or not (out or typed or from_us)
-    values = {"words": words, "way": way, "typed": typed, "out": out, "known": known}
-    return page(request, "login.html", status=status, **values)
+    known = request.state.session is not None or not (out or from_us)
+    return page(request, "login.html", status=status, words=words, way=way, out=out, known=known)

@@ -16,6 +16,7 @@ from satchel.i18n import say
 from satchel.presentation import skill_page
 from satchel.presentation.changes import done_words
 from satchel.presentation.files import export_skills, read_file
+from satchel.presentation.skill_html import render
 from satchel.presentation.skill_index import SkillFilter
 from satchel.presentation.skills import (
     MAX_SEARCH_CHARS,
@@ -28,14 +29,13 @@ from satchel.presentation.skills import (
     listing_words,
     match_reason,
     own_scope,
-    source_words,
+    source_label,
     state_words,
 )
 from satchel.presentation.trust import can_revoke, show_folder
 from satchel.tools.framing import printable
 from satchel.ui.flash import Flash
 from satchel.ui.pages.changes import apply_all
-from satchel.ui.skill_html import render
 from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 WORDS: dict[str, Any] = {
-    "source_words": source_words, "state_words": state_words, "listing_words": listing_words,
+    "source_words": source_label, "state_words": state_words, "listing_words": listing_words,
 }  # fmt: skip
 Ref = Annotated[str, Query(min_length=1, max_length=4096)]
 MAX_CHOSEN = 500

@@ -8,7 +8,6 @@
   const one = (id) => document.getElementById(id);
 
   // The slider and the number show the same value; the number is sent.
-  const STEP = 4; // characters of a token, as budgets count
   const set = (amount) => {
     one("amount").value = amount;  // the slider knows only whole steps
     one("amount").dispatchEvent(new Event("input", { bubbles: true }));
@@ -17,20 +16,9 @@
     if (event.target.id === "slider" && one("amount")) one("amount").value = event.target.value;
     if (event.target.id === "amount" && one("slider")) one("slider").value = event.target.value;
   }, true);
-  document.addEventListener("change", (event) => {
-    if (event.target.id !== "unit") return;
-    const tokens = event.target.value === "tokens";
-    const counted = (value) => Math.round(tokens ? value / STEP : value * STEP);
-    const slider = one("slider");
-    const value = counted(one("amount").value);
-    [slider.min, slider.max, slider.step] = [counted(slider.min), counted(slider.max), counted(slider.step)];
-    slider.value = value;
-    one("amount").value = value;
-  }, true);
-
   document.addEventListener("click", (event) => {
     const amount = event.target.closest("[data-budget]")?.dataset.budget;
-    if (amount) set(one("unit").value === "tokens" ? Math.floor(amount / STEP) : amount);
+    if (amount) set(amount);
   });
 
   const folds = new Map([["full", true]]);

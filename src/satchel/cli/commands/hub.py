@@ -1,0 +1,300 @@
+"""The command group `hub`: making, checking and copying hubs."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from satchel.cli.commands.publish import key_option, print_commit, reason_option, store_argument
+from satchel.cli.console import count_skills, one_line, print_error, write_json
+from satchel.cli.context import command, group, no_such
+from satchel.cli.options import AnyPath, dry_run_option, flag_option, missing, wrong_form
+from satchel.errors import Refused
+from satchel.i18n import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from satchel.cli.context import CliContext
+    from satchel.hub.commits import IgnoredChange
+    from satchel.hub.storage import Storage
+
+_TREE = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_HUB_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
+_MAX_KEY_BYTES = 16 << 10
+
+
+@group(
+    say("Use, make, check and copy hubs."),
+    "satchel hub add https://skills.acme.example",
+    "satchel hub init /srv/hub --name skills.acme.example --key hub.key",
+    "satchel hub build /srv/hub skills/ --key hub.key",
+    modules={
+        "add": "commands.hub_add:add",
+        "init": "commands.hub:init",
+        "build": "commands.hub:build",
+        "allow": "commands.hub:allow",
+        "revoke": "commands.hub:revoke",
+        "check": "commands.hub:check",
+        "mirror": "commands.hub:mirror",
+    },
+)
+def hub(context: CliContext) -> int:
+    """Print help when there is no subcommand."""
+    del context
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+    return 0
+
+
+hub.synonyms = {"new": "init", "create": "init", "verify": "check", "copy": "mirror"}
+
+
+@command(
+    say("Make an empty hub: a folder, a bucket or a git repository."),
+    "satchel hub init /srv/hub --name skills.acme.example --key hub.key",
+    "satchel hub init s3://skills --name skills.acme.example --key hub.key",
+)
+@store_argument()
+@click.option(
+    "--name", metavar="NAME", required=True, help=say("Its host name; a part of every signature.")
+)
+@key_option(required=True)
+def init(context: CliContext, store: str, name: str, key: str, as_json: bool) -> int:
+    from satchel.hub.build import create_hub
+    from satchel.hub.storage import open_storage
+    from satchel.store.signing import SshKey
+
+    if not _HUB_NAME.match(name):
+        raise wrong_form("--name", "skills.acme.example", name)
+    signer = SshKey(key)
+    with open_storage(store, create=True) as storage:
+        state = create_hub(storage, name, signer)
+    if as_json:
+        write_json(state._asdict() if state else None)
+    else:
+        context.out.data(signer.public)
+    return 0
+
+
+@command(
+    say("Publish a folder of skills, and write index and pages."),
+    "satchel hub build /srv/hub --key hub.key",
+    "satchel hub build /srv/hub skills/ --key hub.key",
+    "satchel hub build /srv/hub skills/ --dry-run",
+)
+@store_argument()
+@click.argument("skills", required=False, type=AnyPath(file_okay=False))
+@click.option("--key", metavar="FILE", type=AnyPath(dir_okay=False), help=say("The hub's key."))
+@dry_run_option()
+@flag_option("--rebuild", say("Also without a valid `state`, from the commits alone."))
+def build(
+    context: CliContext, store: str, skills: str | None, key: str | None, dry_run: bool,
+    rebuild: bool, as_json: bool,
+) -> int:  # fmt: skip
+    from satchel.hub.build import build as build_hub
+    from satchel.hub.storage import open_storage
+    from satchel.store.signing import SshKey
+
+    if key is None and not dry_run:
+        raise missing("--key")
+    signer = SshKey(key) if key else None
+    with open_storage(store) as storage:
+        report = build_hub(
+            storage, signer, skills or "", dry_run=dry_run, pages=_make_site, rebuild=rebuild
+        )
+    if as_json:
+        refused = [
+            {"name": name, "reason": exc.message, "hint": exc.hint} for name, exc in report.refused
+        ]
+        write_json(
+            {
+                "state": report.state._asdict() if report.state else None,
+                "published": list(report.published),
+                "refused": refused,
+                "revoked": list(report.revoked),
+                "ignored": [one._asdict() for one in report.ignored],
+            }
+        )
+        return 1 if refused else 0
+    for name in report.published:
+        context.out.data(name)
+    for name in report.revoked:
+        context.err.line(say("Revoked: {names}", names=one_line(name)), "yellow", "▲ ")
+    _print_ignored(context, report.ignored)
+    for name, exc in report.refused:
+        print_error(f"{one_line(name)}: {exc.message}", exc.hint)
+    if report.state is not None:
+        count = report.state.count
+        context.err.line(
+            say("{skills}, commit {count}", skills=count_skills(report.state.skills), count=count),
+            "green",
+        )
+    return 1 if report.refused else 0
+
+
+def _make_site(**content: Any) -> Iterator[tuple[str, bytes]]:
+    from satchel.hub.site import SiteContent, site_files
+
+    return site_files(SiteContent(**content))
+
+
+def _print_ignored(context: CliContext, ignored: Sequence[IgnoredChange]) -> None:
+    for one in ignored:
+        text = say(
+            "Ignored in commit {count}: {change}: {reason}",
+            count=one.commit, change=one_line(one.change), reason=one_line(one.reason),
+        )  # fmt: skip
+        context.err.line(text, "yellow", "▲ ")
+
+
+@command(
+    say("Register a publisher, or change its key."),
+    "satchel hub allow /srv/hub acme acme.pub --key hub.key",
+)
+@store_argument()
+@click.argument("publisher")
+@click.argument("public", metavar="KEY.pub", type=AnyPath(dir_okay=False))
+@click.option(
+    "--key",
+    metavar="FILE",
+    type=AnyPath(dir_okay=False),
+    required=True,
+    help=say("The hub's key, or the publisher's present one."),
+)
+def allow(
+    context: CliContext, store: str, publisher: str, public: str, key: str, as_json: bool
+) -> int:
+    from satchel.hub.publish import allow as register
+    from satchel.hub.storage import open_storage
+    from satchel.store.hub_client.release_name import is_publisher
+    from satchel.store.signing import SshKey
+
+    if not is_publisher(publisher):
+        raise wrong_form("PUBLISHER", "acme", publisher)
+    with open_storage(store) as storage:
+        count = register(storage, publisher, _read_key(public), SshKey(key))
+    print_commit(context, count, as_json=as_json)
+    return 0
+
+
+def _read_key(path: str) -> str:
+    """The public key in a file, or given itself, without its comment."""
+    from satchel.store.hub_client.ed25519 import key_text, public_key
+
+    if path.startswith("ssh-"):
+        return key_text(public_key(path))
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
+            return key_text(public_key(stream.read(_MAX_KEY_BYTES)))
+    except OSError as exc:
+        raise no_such(say("file"), path) from exc
+
+
+@command(
+    say("Forbid the installation of a release, also under other names."),
+    'satchel hub revoke /srv/hub acme/release-notes@1.2.0 --because "sends files away" '
+    "--key hub.key",
+)
+@store_argument()
+@click.argument("release", metavar="RELEASE|DIGEST")
+@reason_option()
+@key_option(required=True)
+def revoke(
+    context: CliContext, store: str, release: str, reason: str, key: str, as_json: bool
+) -> int:
+    from satchel.hub.publish import revoke as forbid
+    from satchel.hub.storage import open_storage
+    from satchel.store.signing import SshKey
+
+    if not reason.strip():
+        raise missing("--because")
+    with open_storage(store) as storage:
+        tree = release if _TREE.match(release) else _tree_of(storage, release)
+        count = forbid(storage, tree, " ".join(reason.split()), SshKey(key))
+    print_commit(context, count, as_json=as_json)
+    return 0
+
+
+def _tree_of(storage: Storage, release: str) -> str:
+    from satchel.hub.commits import Chain, read_state
+    from satchel.store.hub_client.release_name import parse_version, split_request
+
+    found = split_request(release)
+    version = parse_version(found[1]) if found else None
+    if found is None or version is None:
+        raise wrong_form("RELEASE", "acme/release-notes@1.2.0", release)
+    releases = Chain(storage, read_state(storage)).ledger.releases(str(found[0]))
+    if version not in releases:
+        raise no_such(say("version"), release)
+    return releases[version].tree
+
+
+@command(
+    say("Replay all commits of a hub and compare its files with the result."),
+    "satchel hub check /srv/hub",
+    "satchel hub check https://skills.acme.example --key hub.pub",
+)
+@store_argument()
+@click.option(
+    "--key", "public", metavar="FILE", type=AnyPath(dir_okay=False), help=say("The hub's key.")
+)
+def check(context: CliContext, store: str, public: str | None, as_json: bool) -> int:
+    from satchel.hub.check import check_hub
+    from satchel.hub.storage import open_storage
+    from satchel.store.hub_client.ed25519 import key_fingerprint
+
+    with open_storage(store) as storage:
+        report = check_hub(storage, _read_key(public) if public else "")
+    record: dict[str, Any] = {
+        **report._asdict(),
+        "state": report.state._asdict(),
+        "ignored": [one._asdict() for one in report.ignored],
+    }
+    if as_json:
+        write_json(record)
+        return 1 if report.problems else 0
+    _print_ignored(context, report.ignored)
+    for problem in report.problems:
+        print_error(problem)
+    state = report.state
+    context.out.line(
+        say("{skills}, commit {count}", skills=count_skills(state.skills), count=state.count),
+        lead=[(f"{state.hub} ", "bold")],
+    )
+    context.out.line(key_fingerprint(state.key), "dim", "  ")
+    if report.waiting:
+        text = say("Run `{command}`", command=f"satchel hub build {store}")
+        context.err.line(text, "", "→ ")
+    return 1 if report.problems else 0
+
+
+@command(
+    say("Copy a hub, or bring a copy up to date."),
+    "satchel hub mirror https://skills.acme.example /srv/mirror",
+)
+@store_argument()
+@store_argument("target")
+@click.option(
+    "--key", "public", metavar="FILE", type=AnyPath(dir_okay=False), help=say("The hub's key.")
+)
+def mirror(context: CliContext, store: str, target: str, public: str | None, as_json: bool) -> int:
+    from satchel.hub.check import mirror_hub
+    from satchel.hub.storage import open_storage
+
+    if store == target:
+        raise Refused(say("`{path}` exists already", path=target))
+    with open_storage(store) as source, open_storage(target, create=True) as copy:
+        state = mirror_hub(source, copy, _read_key(public) if public else "")
+    if as_json:
+        write_json(state._asdict())
+    else:
+        context.err.line(
+            say("{skills}, commit {count}", skills=count_skills(state.skills), count=state.count),
+            "green",
+        )
+    return 0

@@ -1,0 +1,106 @@
+// Search without a server: the list of all skills is read from static files and kept in memory.
+"use strict";
+
+const MAX_ROWS = 100;
+const root = document.body.dataset.root;
+document.documentElement.classList.add("scripted");
+
+for (const code of document.querySelectorAll("[data-command]")) {
+  code.textContent = `${code.dataset.command} ${new URL(code.dataset.of, location.href)}`;
+}
+
+const place = (digest) => `${root}search/${digest.slice(0, 2)}/${digest}`;
+
+async function lines(path) {
+  const answer = await fetch(path);
+  if (!answer.ok) throw new Error(path);
+  const text = await new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).text();
+  return text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+}
+
+let loading = null;
+
+function load(report) {
+  loading ??= (async () => {
+    const state = JSON.parse((await (await fetch(`${root}state`, { cache: "no-cache" })).text()).split("\n")[0]);
+    const segments = await lines(place(state.search));
+    const skills = [];
+    for (const [at, one] of segments.entries()) {
+      for (const row of await lines(place(one.segment))) {
+        row.low = `${row.name} ${row.description}`.toLowerCase();
+        skills.push(row);
+      }
+      report(Math.round((100 * (at + 1)) / segments.length));
+    }
+    return skills;
+  })().catch((failure) => {
+    loading = null;
+    throw failure;
+  });
+  return loading;
+}
+
+function score(row, words) {
+  let total = 0;
+  for (const word of words) {
+    const at = row.low.indexOf(word);
+    if (at < 0) return 0;
+    total += row.name.includes(word) ? 4 : 1;
+    if (row.name.endsWith(`/${word}`)) total += 8;
+  }
+  return total;
+}
+
+function cell(kind, text, link) {
+  const made = document.createElement(kind);
+  const inside = link === undefined ? made : made.appendChild(document.createElement(link ? "a" : "bdi"));
+  inside.textContent = text;
+  if (link) inside.href = link;
+  return made;
+}
+
+function show(rows, body) {
+  body.replaceChildren(...rows.map((row) => {
+    const line = document.createElement("tr");
+    const name = cell("th", row.name, `${root}${row.name}/`);
+    name.scope = "row";
+    const version = cell("td", row.version);
+    version.className = "nowrap pale";
+    const about = cell("td", row.description, "");
+    about.firstChild.className = "about";
+    line.append(name, version, about);
+    return line;
+  }));
+}
+
+const input = document.getElementById("words");
+if (input) {
+  const body = document.getElementById("rows");
+  const status = document.getElementById("status");
+  const first = [...body.children];
+  const told = status.textContent;
+  let turn = 0;
+  input.addEventListener("input", async () => {
+    const mine = ++turn;
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) {
+      body.replaceChildren(...first);
+      status.textContent = told;
+      return;
+    }
+    try {
+      const skills = await load((percent) => {
+        status.textContent = status.dataset.loading.replace("{percent}", percent);
+      });
+      if (mine !== turn) return;
+      const found = skills.map((row) => [score(row, words), row]).filter(([points]) => points);
+      found.sort((a, b) => b[0] - a[0] || (a[1].name < b[1].name ? -1 : 1));
+      show(found.slice(0, MAX_ROWS).map(([, row]) => row), body);
+      status.textContent = status.dataset.found
+        .replace("{count}", Math.min(found.length, MAX_ROWS).toLocaleString())
+        .replace("{total}", found.length.toLocaleString());
+    } catch {
+      status.textContent = status.dataset.failed;
+    }
+  });
+}

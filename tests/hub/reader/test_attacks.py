@@ -1,0 +1,332 @@
+"""Hostile hubs, mirrors and networks: each attack is refused, with a message of its own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from http_answers import reply
+from hub.reader.tiny_hub import Key, TinyHub, serving, skill_text, tree_of
+from satchel.errors import Changed, Refused, ServerFailed
+from satchel.store import download
+from satchel.store.hub_client.format import content_path, pack_rows, timestamp, unpack_rows
+
+GREET = "acme/greet"
+
+
+def flip(hub: TinyHub, path: str) -> None:
+    data = bytearray(hub.read(path))
+    data[len(data) // 2] ^= 1
+    hub.write(path, bytes(data))
+
+
+def bin_path(hub: TinyHub, state, name: str = GREET) -> str:
+    """The path of the bin that has a skill."""
+    root = unpack_rows(hub.read(content_path("index", state.index)), "")
+    for middle in root[1:]:
+        for row in unpack_rows(hub.read(content_path("index", middle["middle"])), ""):
+            path = content_path("index", row["bin"])
+            if any(one.get("name") == name for one in unpack_rows(hub.read(path), "")):
+                return path
+    raise AssertionError(name)
+
+
+# --- attacks: each changes the hub after a client has seen it -----------------------------------
+
+
+def rollback(hub, reader):
+    reader.install("acme/part")
+    del hub.releases[-1]
+    hub.count = 0
+    hub.build()
+
+
+def rollback_on_another_machine(hub, reader):
+    """The lockfile knows what this machine never saw."""
+    reader.install("acme/part")
+    shutil.rmtree(reader.home / "satchel")
+    del hub.releases[-1]
+    hub.count = 0
+    hub.build()
+
+
+def withheld_version(hub, reader):
+    old = bin_path(hub, hub.build())
+    without = hub.read(old)
+    hub.release(GREET, "2.0.0", "Say hello safely.")
+    hub.write(bin_path(hub, hub.build()), without)
+
+
+def withheld_bin(hub, reader):
+    shutil.rmtree(f"{hub.folder}/index")
+
+
+def foreign_state_key(hub, reader):
+    hub.build(signer=Key())
+
+
+def foreign_release_key(hub, reader):
+    row = hub.release(GREET, "1.2.0")
+    row["key"] = Key().public
+    hub.build()
+
+
+def other_hub(hub, reader):
+    """The same keeper's key, for another hub."""
+    hub.build(hub="other.acme.example")
+
+
+def stolen_hub_key(hub, reader):
+    """The thief signs a release with a key of his own, and registers it as the publisher's."""
+    reader.install("acme/part")
+    thief = Key()
+    hub.new_key("acme", hub.publisher, thief, signer=hub.key)
+    hub.release(GREET, "1.2.0", "Send me your files.", key=thief)
+    hub.build()
+
+
+def rewritten_same_count(hub, reader):
+    reader.install("acme/part")
+    hub.history = "b"
+    hub.build()
+
+
+def rewritten_longer(hub, reader):
+    reader.install("acme/part")
+    hub.history = "b"
+    hub.count = 12
+    hub.build()
+
+
+def stale_state(hub, reader):
+    hub.build(time=timestamp(datetime.now(UTC) - timedelta(days=7, minutes=1)))
+
+
+def no_revocation_list(hub, reader):
+    shutil.rmtree(f"{hub.folder}/revoked")
+
+
+def revoked_under_another_name(hub, reader):
+    bad = {"SKILL.md": skill_text("greet", "Send me your files.")}
+    trees = [tree_of(bad), *(one["tree"] for one in hub.releases)]
+    hub.revoked += [{"tree": one, "reason": "sends files", "time": timestamp()} for one in trees]
+    hub.release(GREET, "1.2.0", files=bad, tree=tree_of(bad))
+    hub.build()
+
+
+def path_traversal(hub, reader):
+    files = {"SKILL.md": skill_text("greet"), "../../evil": b"x"}
+    hub.release(GREET, "1.2.0", files=files)
+    hub.build()
+
+
+def wrong_tree(hub, reader):
+    hub.release(GREET, "1.2.0", files={"SKILL.md": skill_text("greet", "Other.")})
+    hub.build()
+
+
+def squatted_name(hub, reader):
+    other = TinyHub(f"{hub.folder}-2", "other.example")
+    other.release(GREET, "9.0.0", "Send me your files.")
+    other.build()
+    reader.hubs |= other.settings
+
+
+def larger_blob(hub, reader):
+    row = hub.release(GREET, "1.2.0")
+    hub.write(content_path("blobs", row["blob"]), bytes(row["size"] + 1))
+    hub.build()
+
+
+def same_version_twice(hub, reader):
+    hub.release(GREET, "1.1.0", "Other text.")
+    hub.build()
+
+
+def escaping_digest(hub, reader):
+    hub.build(revoked="../../../etc/passwd")
+
+
+ATTACKS = [
+    (rollback, "has 2 commits; 3 were seen"),
+    (rollback_on_another_machine, "has 2 commits; 3 were seen"),
+    (withheld_version, "is another file than its state names"),
+    (withheld_bin, "has no `index/"),
+    (foreign_state_key, "was not signed with its key"),
+    (foreign_release_key, "is not signed by its publisher"),
+    (other_hub, "is `other.acme.example`, not"),
+    (stolen_hub_key, "the lockfile pins"),
+    (rewritten_same_count, "replaced commit 3"),
+    (rewritten_longer, "The history of the hub .* was rewritten"),
+    (stale_state, "more than 7 days ago"),
+    (no_revocation_list, "has no `revoked/"),
+    (revoked_under_another_name, "was revoked by the hub: sends files"),
+    (path_traversal, r"\.\./\.\./evil"),
+    (wrong_tree, "are not those that were signed"),
+    (squatted_name, "Several hubs have `acme/greet`"),
+    (larger_blob, r"blobs/.* is larger than the \d+ bytes"),
+    (same_version_twice, "`index/.*` of the hub is damaged"),
+    (escaping_digest, "`revoked/.*` of the hub is damaged"),
+]
+
+
+def refused(reader):
+    """The error of an installation; nothing may be installed by it."""
+    before = reader.store.lock()
+    with pytest.raises((Changed, Refused, ServerFailed)) as caught:
+        reader.install(GREET)
+    assert reader.store.lock() == before
+    assert not (reader.project / ".agents/skills/greet").exists()
+    assert caught.value.hint
+    return caught.value
+
+
+def only(words: str, error) -> None:
+    """The message is that of one attack, and of no other."""
+    every = {words for _, words in (*ATTACKS, *NETWORK)}
+    assert {one for one in every if re.search(one, error.message)} == {words}
+
+
+@pytest.mark.parametrize(("attack", "words"), ATTACKS, ids=lambda one: getattr(one, "__name__", ""))
+def test_attack(hub, reader, attack, words):
+    attack(hub, reader)
+    only(words, refused(reader))
+
+
+KINDS = ["state", "commits", "index root", "index middle", "index bin", "revoked", "blobs"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_flipped_byte_in_every_kind_of_file(hub, reader, kind):
+    if kind == "commits":  # read when there is a history to prove
+        reader.install("acme/part")
+        hub.release("acme/more")
+    state = hub.build()
+    root = unpack_rows(hub.read(content_path("index", state.index)), "")
+    paths = {
+        "state": ["state"],
+        "commits": ["commits/000000000004"],
+        "index root": [content_path("index", state.index)],
+        "index middle": [content_path("index", row["middle"]) for row in root[1:]],
+        "index bin": [bin_path(hub, state)],
+        "revoked": [content_path("revoked", state.revoked)],
+        "blobs": [content_path("blobs", row["blob"]) for row in hub.releases],
+    }
+    for path in paths[kind]:
+        flip(hub, path)
+    error = refused(reader)
+    assert kind.split()[0] in error.message or "was not signed" in error.message
+
+
+def test_every_flipped_bit_of_the_state_is_refused(hub, reader):
+    data = hub.read("state")
+    for at in range(0, len(data), 7):
+        changed = bytearray(data)
+        changed[at] ^= 1 << at % 8
+        hub.write("state", bytes(changed))
+        refused(reader)
+
+
+def test_flipped_byte_in_the_search_list(hub, reader):
+    from satchel.store.hub_client.hubs import Hubs
+
+    state = hub.build()
+    listing = content_path("search", state.search)
+    segment = unpack_rows(hub.read(listing), "")[0]["segment"]
+    for path in (listing, content_path("search", segment)):
+        good = hub.read(path)
+        flip(hub, path)
+        with pytest.raises(Changed, match=r"`search/.*` of the hub is damaged"):
+            Hubs.of(reader.satchel.settings).search("greet")
+        hub.write(path, good)
+
+
+# --- the network ---------------------------------------------------------------------------------
+
+
+def endless(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    drip(handler)
+
+
+def drip(handler):
+    """A byte every few milliseconds."""
+    try:
+        for _ in range(500):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.005)
+    except OSError:
+        pass
+
+
+def endless_headers(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    drip(handler)
+
+
+def oversized(handler):
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        for _ in range(200):
+            handler.wfile.write(bytes(1 << 20))
+    except OSError:
+        pass
+
+
+def elsewhere(handler):
+    reply(handler, 302, Location="http://127.0.0.1:9/state")
+
+
+def broken(handler):
+    reply(handler, 503)
+
+
+NETWORK = [
+    (endless, "did not end within"),
+    (endless_headers, "did not end within"),
+    (oversized, "is larger than the 16,384 bytes"),
+    (elsewhere, "redirects to another host: `127.0.0.1:9`"),
+    (broken, "status 503"),
+]
+
+
+@pytest.mark.parametrize(("answer", "words"), NETWORK, ids=lambda one: getattr(one, "__name__", ""))
+def test_hostile_server(hub, reader, monkeypatch, answer, words):
+    monkeypatch.setattr(download, "MAX_SECONDS", 0.2)
+    with serving(hub.folder) as traffic:
+        traffic.answers["state"] = answer
+        reader.hubs[hub.name]["url"] = traffic.url
+        only(words, refused(reader))
+
+
+def test_a_blob_that_does_not_end(hub, reader):
+    with serving(hub.folder) as traffic:
+        traffic.answers["blobs/"] = oversized
+        reader.hubs[hub.name]["url"] = traffic.url
+        assert re.search(r"blobs/.* is larger than the", refused(reader).message)
+
+
+def test_a_redirect_within_the_host_is_followed(hub, reader):
+    with serving(hub.folder) as traffic:
+        shutil.copy(f"{hub.folder}/state", f"{hub.folder}/now.txt")
+        traffic.answers["state"] = lambda handler: reply(handler, 301, Location="/now.txt")
+        reader.hubs[hub.name]["url"] = traffic.url
+        reader.install(GREET)
+        assert traffic.paths()[:2] == ["state", "now.txt"]
+
+
+def test_a_damaged_row_is_no_crash(hub, reader):
+    for row in ({"name": GREET}, {"publisher": 1}, {"name": GREET, "key": 5, "version": "1.0.0"}):
+        hub.releases = []
+        state = hub.build()
+        bad = hub.put("index", pack_rows([row]))
+        middle = hub.put("index", pack_rows([{"bin": bad}] * 2))
+        root = hub.put("index", pack_rows([{"bits": 2}, *([{"middle": middle}] * 2)]))
+        hub.build(index=root, head=state.head)
+        assert "is damaged" in refused(reader).message

@@ -1,0 +1,145 @@
+"""Installing from a discovery index that was written by hand from the specification, v0.2."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import zipfile
+from hashlib import sha256
+
+import pytest
+
+from hub.reader.tiny_hub import Traffic, pack, serving, skill_text
+from satchel.errors import Changed, InvalidInput, NotFound, ServerFailed, Unsafe
+
+INDEX = ".well-known/agent-skills/index.json"
+SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{sha256(data).hexdigest()}"
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for path, data in files.items():
+            archive.writestr(path, data)
+    return stream.getvalue()
+
+
+class Site:
+    """A web site with skills."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.traffic = Traffic()
+        self.url = ""
+        self.skills: list[dict] = []
+        self.put("code-review", "skill-md", "code-review/SKILL.md", skill_text("code-review"))
+        files = {"SKILL.md": skill_text("wrangler"), "scripts/run.sh": b"#!/bin/sh\necho 1\n"}
+        self.put("wrangler", "archive", "/.well-known/agent-skills/wrangler.tar.gz", pack(files))
+        files = {"SKILL.md": skill_text("zipped"), "notes.md": b"Notes.\n"}
+        self.put("zipped", "archive", "zipped.zip", zipped(files))
+
+    def put(self, name: str, kind: str, url: str, data: bytes, **changes) -> None:
+        """A file below the folder of the index, and its row."""
+        path = self.folder / ".well-known/agent-skills" / url.rpartition("agent-skills/")[2]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        about = f"What {name} does."
+        row = {"name": name, "type": kind, "description": about, "url": url, "digest": digest(data)}
+        self.skills = [one for one in self.skills if one["name"] != name]
+        self.skills.append({**row, **changes})
+        self.write()
+
+    def write(self, **changes) -> None:
+        table = {"$schema": SCHEMA, "skills": self.skills, **changes}
+        (self.folder / INDEX).write_text(json.dumps(table))
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path / "site")
+    with serving(made.folder) as traffic:
+        made.traffic = traffic
+        made.url = f"{traffic.url}/{INDEX}"
+        yield made
+
+
+def test_one_skill_of_each_type(site, reader):
+    for name in ("code-review", "wrangler", "zipped"):
+        site.traffic.sent.clear()
+        reader.install(f"{site.url}#{name}")
+        assert len(site.traffic.sent) == 2  # no other skill is downloaded
+        place = reader.store.lock()[name].place
+        assert (place.kind, place.url) == ("discovery", f"{site.url}#{name}")
+    assert (reader.project / ".agents/skills/wrangler/scripts/run.sh").exists()
+    assert [one.state for one in reader.store.verify()] == ["intact"] * 3
+
+
+def test_of_several_skills_one_is_chosen(site, reader):
+    with pytest.raises(InvalidInput, match="There are 3 skills in it: `code-review`") as caught:
+        reader.install(site.url)
+    assert "index.json#NAME" in caught.value.hint
+    del site.skills[1:]
+    site.write()
+    reader.install(site.url)
+
+
+def test_update_and_lockfile(site, reader):
+    reader.install(f"{site.url}#code-review")
+    site.put("code-review", "skill-md", "code-review/SKILL.md", skill_text("code-review", "New."))
+    reader.update()
+    assert "New." in reader.text("code-review")
+    shutil.rmtree(reader.project / ".agents/skills")
+    shutil.rmtree(reader.project / ".agents/.satchel")
+    reader.restore()
+    assert "New." in reader.text("code-review")
+
+
+HOSTILE = [
+    ({"digest": "sha256:" + "0" * 64}, Changed, "is not what the server"),
+    ({"url": "http://127.0.0.1:9/SKILL.md"}, ServerFailed, "url: "),
+    ({"url": "//example.com/SKILL.md"}, ServerFailed, "url: "),
+    ({"url": "file:///etc/passwd"}, ServerFailed, "url: "),
+    ({"name": "../evil"}, ServerFailed, "name: "),
+    ({"type": "script"}, ServerFailed, "type: "),
+    ({"url": "gone.md"}, NotFound, "There is no"),
+]
+
+
+@pytest.mark.parametrize(("change", "kind", "words"), HOSTILE)
+def test_hostile_rows(site, reader, change, kind, words):
+    site.skills = [{**site.skills[0], **change}]
+    site.write()
+    with pytest.raises(kind, match=words):
+        reader.install(site.url)
+    assert not reader.store.lock()
+
+
+def test_hostile_files(site, reader):
+    site.put("wrangler", "archive", "w.tar.gz", pack({"SKILL.md": b"x", "../evil": b"x"}))
+    with pytest.raises(Unsafe):
+        reader.install(f"{site.url}#wrangler")
+    site.put("wrangler", "archive", "w.tar.gz", pack({"inner/SKILL.md": skill_text("wrangler")}))
+    with pytest.raises(NotFound, match=re.escape("There is no SKILL.md")):
+        reader.install(f"{site.url}#wrangler")
+    with pytest.raises(NotFound, match="There is no skill `other`"):
+        reader.install(f"{site.url}#other")
+    with pytest.raises(InvalidInput):
+        reader.install(f"{site.url}#wrangler", ref="main")
+
+
+def test_another_schema(site, reader):
+    site.write(**{"$schema": "https://example.com/0.1.0"})
+    with pytest.raises(ServerFailed):
+        reader.install(site.url)
+
+
+def test_only_https_from_other_machines(reader):
+    with pytest.raises(InvalidInput) as caught:
+        reader.install(f"http://example.com/{INDEX}")
+    assert "https://example.com" in caught.value.hint

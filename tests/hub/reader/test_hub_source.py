@@ -1,0 +1,359 @@
+"""Skills of hubs: install, update, verify, undo, lock; keys, yanks and two hubs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from hub.reader.tiny_hub import Key, TinyHub, serving
+from satchel import Satchel
+from satchel.errors import Changed, Conflict, InvalidInput, NotFound, SatchelError, SettingsError
+from satchel.store.hub_client.ed25519 import key_fingerprint
+
+GREET = "acme/greet"
+
+
+# --- install, and what follows -------------------------------------------------------------------
+
+
+def test_install_pins_publisher_version_and_hub(hub, reader):
+    (step,) = reader.install(f"{GREET}@^1")
+    assert step.id == "greet"
+    assert "twice" in reader.text("greet")
+    place = reader.place
+    assert (place.kind, place.ref, place.commit, place.path) == ("hub", "^1", "1.1.0", "")
+    assert place.url.endswith("/hub/acme/greet")
+    assert (place.key, place.seen) == (hub.publisher.public, "3")
+    assert any(key_fingerprint(hub.publisher.public) in note for note in step.notes)
+    assert any("no findings (not a promise)" in note for note in step.notes)
+    assert reader.install(f"{GREET}@^1")[0].kind == "same"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "version"),
+    [("", "2.0.0"), ("@1.0.0", "1.0.0"), ("@^1", "1.1.0"), ("@^1.0.0", "1.1.0")],
+)
+def test_ranges(hub, reader, wanted, version):
+    hub.release(GREET, "2.0.0", "New.")
+    hub.build()
+    reader.install(GREET + wanted)
+    assert reader.place.commit == version
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "words"),
+    [
+        ("acme/greet@^3", NotFound, "has no version `^3`"),
+        ("acme/greet@>1", InvalidInput, "is not valid"),
+        ("acme/nothing", NotFound, "no skill `acme/nothing` in `skills.acme.example`"),
+        ("./acme/greet", NotFound, "There is no `./acme/greet`"),
+    ],
+)
+def test_not_found(hub, reader, source, kind, words):
+    with pytest.raises(kind, match=words.replace("^", r"\^")):
+        reader.install(source)
+
+
+def test_a_path_that_exists_wins_and_that_is_said(hub, reader, monkeypatch):
+    folder = reader.project / "acme/greet"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: greet\ndescription: Mine. Use it.\n---\nMine.\n")
+    monkeypatch.chdir(reader.project)
+    (step,) = reader.install(GREET)
+    assert reader.place.kind == "folder"
+    assert "`acme/greet` is here; the hub was not asked" in step.notes
+    reader.install(f"{GREET}@1.0.0")
+    assert reader.place.kind == "hub"
+
+
+def test_update_verify_undo_and_locked(hub, reader):
+    reader.install(f"{GREET}@^1")
+    hub.release(GREET, "1.2.0", "Say hello three times.")
+    hub.release(GREET, "2.0.0", "Say nothing.")
+    hub.build()
+    (step,) = reader.update()
+    assert (step.kind, reader.place.commit, reader.place.seen) == ("replace", "1.2.0", "5")
+    assert [one.state for one in reader.store.verify()] == ["intact"]
+    path = reader.project / ".agents/skills/greet/SKILL.md"
+    path.write_text(path.read_text() + "More.\n")
+    assert [one.state for one in reader.store.verify()] == ["modified"]
+    locked = Satchel.for_project(reader.project, builtin=False, trust="locked")
+    assert not locked.library.snapshot().skills
+    path.write_text(path.read_text().removesuffix("More.\n"))
+    locked = Satchel.for_project(reader.project, builtin=False, trust="locked")
+    assert [skill.name for skill in locked.library.snapshot().skills] == ["greet"]
+    reader.store.undo()
+    assert reader.place.commit == "1.1.0"
+    assert "twice" in reader.text("greet")
+    assert reader.update("greet", ref="^2")[0].after.place.commit == "2.0.0"
+
+
+def test_an_edited_skill_is_not_updated(hub, reader):
+    reader.install(f"{GREET}@1.0.0")
+    path = reader.project / ".agents/skills/greet/SKILL.md"
+    path.write_text(path.read_text().replace("Greets as greet does.", "Greets us."))
+    with pytest.raises(Conflict, match="your edits"):
+        reader.update("greet", ref="1.1.0")
+    assert "Greets us." in reader.text("greet")
+
+
+def test_lockfile_on_a_second_machine(hub, reader, tmp_path, monkeypatch):
+    """A clone with the project's settings, an empty home, and nothing else."""
+    reader.hubs = {}
+    write_hub(reader.project / "satchel.toml", hub)
+    store = Satchel.for_project(reader.project, builtin=False, trust="ask").store()
+    with store.plan_import(f"{GREET}@1.0.0") as plan:
+        store.apply(plan)
+    clone = tmp_path / "reader" / "clone"
+    (clone / ".agents").mkdir(parents=True)
+    for name in ("satchel.toml", ".agents/satchel.lock"):
+        shutil.copy(reader.project / name, clone / name)
+    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "second"))
+    store = Satchel.for_project(clone, builtin=False, trust="ask").store()
+    with store.plan_install(frozen=True) as plan:
+        store.require_complete(plan)
+        store.apply(plan)
+    assert (clone / ".agents/skills/greet/SKILL.md").read_text() == reader.text("greet")
+    assert [one.state for one in store.verify()] == ["intact"]
+
+
+def test_lockfile_without_its_hub(hub, reader):
+    reader.install(GREET)
+    shutil.rmtree(reader.project / ".agents/skills")
+    shutil.rmtree(reader.project / ".agents/.satchel")
+    reader.hubs = {}
+    with pytest.raises(NotFound, match="not configured"):
+        reader.restore()
+
+
+def test_installed_skills_need_no_hub(hub, reader):
+    reader.install(GREET)
+    shutil.rmtree(hub.folder)
+    satchel = reader.satchel
+    assert satchel.session().call("Skill", {"name": "greet"}).error is None
+    assert [one.state for one in satchel.store().verify()] == ["intact"]
+    shutil.rmtree(reader.project / ".agents/skills/greet")
+    reader.restore()  # from the base archive
+    with pytest.raises(NotFound, match="There is no hub at"):
+        reader.update()
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def test_new_key_with_the_old_ones_word(hub, reader):
+    reader.install(GREET)
+    second, third = Key(), Key()
+    hub.new_key("acme", hub.publisher, second)
+    hub.new_key("acme", second, third)
+    hub.release(GREET, "1.2.0", "New key.", key=third)
+    hub.build()
+    reader.update()
+    assert reader.place.key == third.public
+    with pytest.raises(Changed, match="which did not sign the new one"):
+        reader.install("acme/part")  # signed with the first key, which may have been stolen
+
+
+def test_a_key_cannot_claim_to_be_the_older_one(hub, reader):
+    """The hub's key is stolen: a foreign key signs that the publisher's key follows it."""
+    reader.install(GREET)
+    foreign = Key()
+    hub.new_key("acme", foreign, hub.publisher)
+    hub.release(GREET, "1.2.0", "Send me your files.", key=foreign)
+    hub.build()
+    with pytest.raises(Changed, match="which did not sign the new one"):
+        reader.update()
+
+
+def test_a_version_never_changes(hub, reader):
+    reader.install(GREET)
+    hub.releases = [one for one in hub.releases if one["version"] != "1.1.0"]
+    hub.release(GREET, "1.1.0", "Swapped.")
+    hub.build()
+    with pytest.raises(Changed, match=r"greet@1\.1\.0` is not what was locked"):
+        reader.update()
+
+
+def test_new_key_by_the_hub_alone(hub, reader):
+    reader.install(GREET)
+    other = Key()
+    hub.new_key("acme", hub.publisher, other, signer=hub.key)
+    hub.release(GREET, "1.2.0", "New key.", key=other)
+    hub.build()
+    with pytest.raises(Changed, match="which did not sign the new one") as caught:
+        reader.update()
+    assert key_fingerprint(hub.publisher.public) in caught.value.message
+    assert "remove the skills of `acme`" in caught.value.hint
+    hub.release("acme/third", key=other)
+    hub.build()
+    with pytest.raises(Changed):  # another skill of that publisher: the pin is the publisher's
+        reader.install("acme/third")
+    hub.release("bits/other", key=other)
+    hub.build()
+    reader.install("bits/other")  # the pin of one publisher does not bind another
+    with reader.store.plan_remove(["greet"]) as plan:
+        reader.store.apply(plan)
+    reader.install(GREET)
+    assert reader.store.lock()["greet"].place.key == other.public
+
+
+# --- yanked and revoked --------------------------------------------------------------------------
+
+
+def test_yanked_versions_are_skipped_unless_locked(hub, reader):
+    hub.releases[1]["yanked"] = "breaks"
+    hub.build()
+    reader.install(GREET)
+    assert reader.place.commit == "1.0.0"
+    with pytest.raises(NotFound, match=r"1\.1\.0 was withdrawn by its publisher: breaks"):
+        reader.install(f"{GREET}@1.1.0")
+    hub.releases[1]["yanked"] = ""
+    hub.build()
+    reader.update()
+    assert reader.place.commit == "1.1.0"
+    hub.releases[1]["yanked"] = "breaks"
+    hub.build()
+    assert reader.update()[0].kind == "same"
+    shutil.rmtree(reader.project / ".agents/skills/greet")
+    shutil.rmtree(reader.project / ".agents/.satchel/base")
+    reader.restore()
+    assert "twice" in reader.text("greet")
+
+
+def test_an_update_reports_what_was_revoked(hub, reader):
+    reader.install(GREET)
+    row = {"tree": hub.releases[1]["tree"], "reason": "steals keys", "time": ""}
+    hub.revoked.append(row)
+    hub.build()
+    with pytest.raises(SatchelError, match=r"1\.1\.0 was revoked by the hub: steals keys") as found:
+        reader.update()
+    assert "satchel remove greet" in found.value.hint
+    hub.release(GREET, "1.2.0", "Clean.")
+    hub.build()
+    reader.update()
+    assert reader.place.commit == "1.2.0"
+
+
+def test_a_revoked_version_is_skipped(hub, reader):
+    hub.revoked.append({"tree": hub.releases[1]["tree"], "reason": "steals keys", "time": ""})
+    hub.build()
+    reader.install(GREET)
+    assert reader.place.commit == "1.0.0"
+
+
+# --- several hubs --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def second(hub, tmp_path):
+    made = TinyHub(tmp_path / "second", "second.example")
+    made.release(GREET, "3.0.0", "Squatted.")
+    made.release("bits/own", "1.0.0")
+    made.build()
+    return made
+
+
+def test_each_publisher_has_its_hub(hub, second, reader):
+    reader.hubs = {**hub.settings, **second.settings}
+    reader.install("bits/own")
+    reader.hubs[hub.name]["publishers"] = ["acme"]
+    reader.install(GREET)
+    assert reader.store.lock()["greet"].place.commit == "1.1.0"
+
+
+def write_hub(file, hub, **more) -> None:
+    """Write a settings file that names one hub."""
+    row = {**hub.settings[hub.name], **more}
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items())
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f'[hubs."{hub.name}"]\n{lines}')
+
+
+def plan(reader, source: str):
+    return Satchel.for_project(reader.project, builtin=False).store().plan_import(source)
+
+
+def test_a_project_cannot_take_a_publisher_from_a_hub_of_the_user(hub, second, reader):
+    write_hub(reader.home / "satchel/config.toml", hub)
+    write_hub(reader.project / "satchel.toml", second, publishers=["acme"])
+    with pytest.raises(SatchelError, match="Several hubs have `acme/greet`"):
+        plan(reader, GREET)
+    write_hub(reader.project / "satchel.toml", second, publishers=["bits"])
+    with plan(reader, "bits/own") as made:
+        assert made.changes
+
+
+def test_a_project_cannot_change_a_hub_of_the_user(hub, second, reader):
+    write_hub(reader.home / "satchel/config.toml", hub)
+    second.name = hub.name
+    write_hub(reader.project / "satchel.toml", second)
+    satchel = Satchel.for_project(reader.project, builtin=False)
+    assert satchel.settings.hubs == hub.settings
+    assert any(code == "setting-refused" for code, _, _ in satchel.settings.remarks)
+    second.name, second.folder = "third.example", hub.folder  # the same address, another key
+    write_hub(reader.project / "satchel.toml", second)
+    with plan(reader, GREET) as made:
+        assert made.steps[0].after.place.commit == "1.1.0"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": "ssh-rsa AAAA"},
+        {"key": ""},
+        {"publishers": "acme"},
+        {"url": ""},
+        {"url": "http://skills.acme.example"},
+        {"url": "https://me:secret@skills.acme.example"},
+        {"url": "https://skills.acme.example/?token=secret"},
+        {"url": "ftp://skills.acme.example"},
+    ],
+)
+def test_settings_that_cannot_be_used(hub, reader, change):
+    reader.hubs[hub.name] |= change
+    with pytest.raises(SettingsError, match=r"hubs\.skills\.acme\.example") as caught:
+        reader.install(GREET)
+    assert "secret" not in str(caught.value)
+
+
+# --- cost ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(tmp_path, reader):
+    """Skills for 2,048 bins."""
+    made = TinyHub(tmp_path / "large")
+    row = made.release("acme/greet")
+    made.bits = 11
+    for number in range(2_048 * 3):
+        made.releases.append({**row, "name": f"p{number % 97}/skill-{number}"})
+    made.count = 1
+    made.build()
+    reader.hubs = made.settings
+    return made
+
+
+def test_requests_and_bytes_of_a_cold_install(large, reader):
+    with serving(large.folder) as traffic:
+        reader.hubs[large.name]["url"] = traffic.url
+        reader.install(GREET)
+        beside = [size for path, size in traffic.sent if not path.startswith("blobs/")]
+        assert [path.partition("/")[0] for path in traffic.paths()] == [
+            "state", "index", "index", "index", "revoked", "blobs"
+        ]  # fmt: skip
+        assert sum(beside) < 60_000
+        traffic.sent.clear()
+        reader.install(GREET)
+        assert [path.partition("/")[0] for path in traffic.paths()] == ["state", "blobs"]
+
+
+def test_a_long_history_is_proved_in_few_steps(hub, reader):
+    reader.install(GREET)
+    hub.count = 900
+    hub.build()
+    with serving(hub.folder) as traffic:
+        reader.hubs[hub.name]["url"] = traffic.url
+        reader.install("acme/part")
+        assert sum(path.startswith("commits/") for path in traffic.paths()) < 50

@@ -1,0 +1,152 @@
+"""Real servers for hubs: SeaweedFS as S3, Caddy as web server, and an S3 that breaks its promise.
+
+They listen on loopback only, and end with the test run.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from needs import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+START_TIMEOUT_S = 60.0
+CREDENTIALS = {"accessKey": "hubtestkey", "secretKey": "hubtestsecret0123456789"}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _started(words: list[str], folder: Path, port: int, path: str) -> subprocess.Popen[bytes]:
+    """Start a server and wait until it answers."""
+    with open(folder / "server.log", "wb") as log:
+        process = subprocess.Popen(
+            words, cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder)},
+        )  # fmt: skip
+    end = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=2)) as connection:
+                connection.request("GET", path)
+                if connection.getresponse().status < 500:
+                    return process
+        except OSError:
+            pass
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    raise AssertionError((folder / "server.log").read_text(errors="replace")[-2000:])
+
+
+def seaweedfs(folder: Path) -> Iterator[dict[str, str]]:
+    """Run SeaweedFS; yields the environment of its clients. The bucket is `hubs`."""
+    ports = free_ports(8)
+    actions = ["Admin", "Read", "List", "Tagging", "Write"]
+    identity = {"name": "hub", "credentials": [CREDENTIALS], "actions": actions}
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    (folder / "data").mkdir()
+    names = ("master", "volume", "filer", "s3")
+    words = [f"-{name}.port={port}" for name, port in zip(names, ports, strict=False)]
+    words += [f"-{name}.port.grpc={port}" for name, port in zip(names, ports[4:], strict=True)]
+    process = _started(
+        [needs("weed"), "server", "-s3", "-filer", f"-dir={folder / 'data'}", "-ip=127.0.0.1",
+         "-ip.bind=127.0.0.1", "-s3.config=s3.json", "-s3.port.iceberg=0",
+         "-s3.port.lance=0", "-master.volumeSizeLimitMB=64",
+         "-volume.max=20", "-master.telemetry=false", *words],
+        folder, ports[3], "/status",
+    )  # fmt: skip
+    env = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports[3]}",
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["accessKey"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["secretKey"],
+        "AWS_REGION": "us-east-1",
+    }
+    try:
+        yield env
+    finally:
+        process.kill()
+        process.wait()
+
+
+def caddy(folder: Path, served: Path) -> Iterator[str]:
+    """Run Caddy as a file server; yields its address."""
+    (port,) = free_ports(1)
+    words = ["file-server", "--listen", f"127.0.0.1:{port}", "--root", str(served)]
+    process = _started([needs("caddy"), *words], folder, port, "/")
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+class _CarelessS3(BaseHTTPRequestHandler):
+    """Enough of S3 to put, get and delete; conditions are ignored."""
+
+    files: dict[str, bytes]
+
+    def _answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", '"1"')
+        self.send_header("Last-Modified", "Wed, 18 Nov 2026 09:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self) -> None:
+        self.files[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200)
+
+    def do_GET(self) -> None:
+        found = self.files.get(self.path)
+        self._answer(404 if found is None else 200, found or b"")
+
+    def do_DELETE(self) -> None:
+        self.files.pop(self.path, None)
+        self._answer(204)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200, b"<DeleteResult><Deleted><Key>x</Key></Deleted></DeleteResult>")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
+        pass
+
+
+def careless_s3() -> Iterator[dict[str, str]]:
+    """Run an S3 that ignores `If-None-Match`; yields the environment of its clients."""
+    handler = type("Handler", (_CarelessS3,), {"files": {}})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_REGION": "us-east-1",
+        }
+    finally:
+        server.shutdown()
+        server.server_close()
