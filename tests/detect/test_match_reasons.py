@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from in_memory import skill
-from satchel.detect.match_reasons import HeaderTerms, explain
+from satchel.detect.match_reasons import LowercaseHeaders, QueryTerms, explain
 from satchel.detect.tokenizer import GoalText
 
 
 def evidence(one, goal: str, **parts: float) -> tuple[str, ...]:
-    return explain(one, HeaderTerms().of(one), GoalText(goal).terms, parts)[1]
+    return explain(one, LowercaseHeaders().of(one), QueryTerms(GoalText(goal).terms), parts)[1]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from bisect import insort
-from functools import partial
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +29,8 @@ from satchel.detect.base import (
 from satchel.detect.index.sync import IndexSync, keys_of, open_index
 from satchel.detect.keyword import LexicalDetector
 from satchel.detect.match_reasons import (
-    HeaderTerms,
+    LowercaseHeaders,
+    QueryTerms,
     explain,
     missing_words,
     skills_with_all,
@@ -242,7 +243,7 @@ class HybridDetector(BaseDetector):
         self._patience = patience
         self._on_wait = on_wait
         self._lookups = SkillLookups()
-        self._heads = HeaderTerms()
+        self._heads = LowercaseHeaders()
 
     def rank(
         self, goal_text: str, skills: Sequence[Skill], limit: int = 50, *, reasons: bool = True
@@ -257,10 +258,11 @@ class HybridDetector(BaseDetector):
             # Stop words occur everywhere, so substring search would be slow.
             found = self.ranking(goal, skills, many, most, stopword_terms(goal.pieces))
             best = [one._replace(score=one.score * _MIN_SCORE_SHARE) for one in found.ranked]
+        made = _Reasons(found, self._heads)
         if 1 < len(found.terms) <= _MAX_SEARCH_TERMS:
-            best = self._whole_first(found, best, limit)
+            best = self._whole_first(found, made.sought, best, limit)
         best = best[:limit]
-        matches = [self._match(found, one, reasons=reasons) for one in best]
+        matches = [self._match(found, made if reasons else None, one) for one in best]
         few = len(skills) <= _MAX_SUBSTRING_SKILLS and len(found.terms) < 2
         if len(goal_text.strip().encode()) > 1 and (not matches or (few and len(matches) < limit)):
             # Partial words are no terms, but users type them. Substring search is slow in a large
@@ -308,8 +310,9 @@ class HybridDetector(BaseDetector):
             # Long instructions contain words of every request: they alone make no second choice.
             chosen = [at for at in near if at == kept[0] or best[at].parts.keys() - {"body"}]
         rest = [at for at in kept if at not in chosen][:_MAX_RUNNERS_UP]
-        matches = [self._match(found, best[at]) for at in chosen]
-        runners_up = [self._match(found, best[at]) for at in rest]
+        made = _Reasons(found, self._heads)
+        matches = [self._match(found, made, best[at]) for at in chosen]
+        runners_up = [self._match(found, made, best[at]) for at in rest]
         took = (time.perf_counter() - began) * 1e3
         pairs = [(by_key[best[at].key].name, by_key[best[of].key].name) for at, of in copies]
         return Detection(
@@ -326,21 +329,21 @@ class HybridDetector(BaseDetector):
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
         """Return the rank of a skill, its contributions, and the skills ahead of it."""
         found = self.ranking(goal_text, skills, len(skills), MAX_RIVALS, whole=True)
-        key = skill.path
+        key, made = skill.path, _Reasons(found, self._heads)
         order = _called_first(found)
         if found.called:
             stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
         else:
             stood = found.rank_of(key)
         first = order[:MAX_RIVALS] if stood is None else order[: min(MAX_RIVALS, stood[0] - 1)]
-        ahead = [(self._match(found, one), _contributions(one)) for one in first]
+        ahead = [(self._match(found, made, one), _contributions(one)) for one in first]
         missing = missing_words(
             found.pieces, found.terms, skill, [match.skill for match, _ in ahead]
         )
         if stood is None:
             return RankExplanation(0, len(skills), None, {}, ahead, missing)
         rank, own = stood
-        match = self._match(found, own)
+        match = self._match(found, made, own)
         return RankExplanation(rank, len(skills), match, _contributions(own), ahead, missing)
 
     def prepare(
@@ -507,12 +510,12 @@ class HybridDetector(BaseDetector):
         return features._replace(alike=alike, clause=clause, named=named)
 
     def _whole_first(
-        self, found: Ranking, order: list[RankedSkill], limit: int
+        self, found: Ranking, sought: QueryTerms, order: list[RankedSkill], limit: int
     ) -> list[RankedSkill]:
         """For a few words, move the skills that contain all of them to the front."""
         by_key = found.lookup.by_key
         skills = [by_key[one.key] for one in order[:_MAX_REORDERED_SKILLS]]
-        whole = set(skills_with_all(self._heads, skills, found.terms, limit))
+        whole = set(skills_with_all(self._heads, skills, sought, limit))
         if found.called:
             whole |= {
                 at
@@ -527,16 +530,26 @@ class HybridDetector(BaseDetector):
         first = [order[at] for at in sorted(whole)]
         return [one._replace(score=max(one.score, least)) for one in first] + others
 
-    def _match(self, found: Ranking, one: RankedSkill, *, reasons: bool = True) -> Match:
+    def _match(self, found: Ranking, made: _Reasons | None, one: RankedSkill) -> Match:
         skill, score = found.lookup.by_key[one.key], round(one.score, 3)
-        if not reasons:
+        if made is None:
             return Match(skill.name, score, "", (), skill, self.name)
+        return Match.lazy(skill.name, score, partial(made.of, one), skill, self.name)
 
-        def why() -> tuple[str, tuple[str, ...]]:
-            called = one.key in found.called
-            return explain(skill, self._heads.of(skill), found.terms, one.parts, called=called)
 
-        return Match.lazy(skill.name, score, why, skill, self.name)
+class _Reasons:
+    def __init__(self, found: Ranking, headers: LowercaseHeaders) -> None:
+        self._found = found
+        self._headers = headers
+
+    @cached_property
+    def sought(self) -> QueryTerms:
+        return QueryTerms(self._found.terms)
+
+    def of(self, one: RankedSkill) -> tuple[str, tuple[str, ...]]:
+        skill = self._found.lookup.by_key[one.key]
+        called = one.key in self._found.called
+        return explain(skill, self._headers.of(skill), self.sought, one.parts, called=called)
 
 
 def _word_signals(

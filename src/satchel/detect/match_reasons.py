@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.detect.tokenizer import (
     SIGNED,
     head_texts,
     is_dense,
-    pieces_of,
     shown,
+    spell_signs,
+    spelt_terms,
     stem,
-    terms_in,
     terms_of,
     texts_of,
     words_shown,
@@ -28,8 +29,10 @@ _MAX_WORDS_SHOWN = 8
 _MIN_TERM_WEIGHT = 0.5
 """Terms of at least this weight are significant."""
 _MAX_CACHED_HEADERS = 4_000
+"""About two megabytes."""
 _MEANING = ("about", "name", "clauses")
 """Semantic signals."""
+_LETTERS = frozenset(SIGNED.values())
 _LABELS = {"when": "when_to_use"}
 HAS = {
     "name": "name has {words}",
@@ -38,64 +41,65 @@ HAS = {
     "triggers": "triggers has {words}",
 }
 """Field -> reason template."""
+_RESTORED_STEM_CHARS = 4
+"""Stems of this length may have a restored `e`."""
+_REST = re.compile(r"[^\W_]*").match
 
 
-class FieldTerms(NamedTuple):
-    """The terms of a field of a skill."""
-
-    field: str
-    low: str
-    """Its text in lower case."""
-    words: dict[str, str]
-    """Term -> its first spelling."""
+class _TermPattern(NamedTuple):
+    term: str
+    start: str
+    """The prefix of matching words; the whole term in a dense script."""
+    dense: bool
 
 
-class HeaderTerms:
-    """Caches the terms of names and descriptions of recent skills.
+class QueryTerms:
+    """The goal's terms, prepared for searching many texts."""
+
+    def __init__(self, terms: Mapping[str, float]) -> None:
+        self.terms = terms
+        self.parts = [_part(term) for term in terms]
+        # Names with signs (`c#`) are rare; other goals skip the respelling.
+        self.signed = not _LETTERS.isdisjoint(terms)
+        telling = [part for part in self.parts if terms[part.term] >= _MIN_TERM_WEIGHT]
+        # Long words are rare: they exclude a skill sooner.
+        self.telling = sorted(telling, key=lambda part: -len(part.start))
+
+
+def _part(term: str) -> _TermPattern:
+    if not term.isascii() and is_dense(term):
+        return _TermPattern(term, shown(term), dense=True)
+    # The stemmer replaces `y` by `i` and restores `e`: `coding` -> `code`.
+    is_whole = term[-1] != "i" and (term[-1] != "e" or len(term) != _RESTORED_STEM_CHARS)
+    return _TermPattern(term, term if is_whole else term[:-1], dense=False)
+
+
+class LowercaseHeaders:
+    """Caches lowercase names and descriptions of recent skills.
 
     Keyed by the header object, which is replaced when the skill's file changes.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[SkillHeader, list[FieldTerms]]] = {}
+        self._kept: dict[int, tuple[SkillHeader, list[tuple[str, str]]]] = {}
 
-    def of(self, skill: Skill) -> list[FieldTerms]:
-        """Return the terms of each field."""
+    def of(self, skill: Skill) -> list[tuple[str, str]]:
+        """Return each field with its text."""
         head = skill.head
         kept = self._kept.get(id(head))
         if kept is not None:
             return kept[1]
         if len(self._kept) >= _MAX_CACHED_HEADERS:
             self._kept = {}
-        fields = [_field_terms(field, text) for field, text in head_texts(skill).items()]
-        self._kept[id(head)] = (head, fields)
-        return fields
-
-
-def _field_terms(field: str, text: str) -> FieldTerms:
-    low = text.lower()
-    words: dict[str, str] = {}
-    for piece in pieces_of(text):
-        if piece.isascii() or not is_dense(piece):
-            words.setdefault(stem(piece), piece)
-        else:
-            words.update((term, shown(term)) for term in terms_in([piece]))
-    for signed, letters in SIGNED.items():  # `c#` is searched as `csharp`
-        if letters in words and letters not in low:
-            words[letters] = signed
-    return FieldTerms(field, low, words)
-
-
-def _has(field: FieldTerms, term: str) -> bool:
-    # A dictionary may cut the two texts differently.
-    cut = not term.isascii() and is_dense(term)
-    return term in field.words or (cut and shown(term) in field.low)
+        texts = [(field, text.lower()) for field, text in head_texts(skill).items()]
+        self._kept[id(head)] = (head, texts)
+        return texts
 
 
 def explain(
     skill: Skill,
-    fields: Iterable[FieldTerms],
-    terms: Mapping[str, float],
+    texts: Iterable[tuple[str, str]],
+    sought: QueryTerms,
     parts: Mapping[str, float],
     *,
     called: bool = False,
@@ -104,23 +108,30 @@ def explain(
 
     Args:
         skill: The matched skill.
-        fields: The terms of its fields.
-        terms: The goal's terms with their weights.
+        texts: Its lowercase fields.
+        sought: The goal's terms.
         parts: The contribution of each signal.
         called: Whether the goal equals the skill's name.
     """
     reasons: list[str] = [Message("called by its name")] if called else []
     evidence: list[str] = []
     seen: set[str] = set()
-    for field in fields:
-        words = _matching_words(field, terms, seen)
+    if sought.signed:
+        texts = [(field, spell_signs(low)) for field, low in texts]
+    for field, low in texts:
+        words = _matching_words(low, sought, seen)
+        if not words and not low.isascii():
+            words = _cut_words(head_texts(skill)[field], sought, seen)
         if words:
-            label = _LABELS.get(field.field, field.field)
-            reasons.append(Message(HAS[field.field], words=_listed(words)))
+            if sought.signed:
+                text = head_texts(skill)[field]
+                words = [_as_written(word, text) for word in words]
+            label = _LABELS.get(field, field)
+            reasons.append(Message(HAS[field], words=_listed(words)))
             evidence += [f"{label}: {word}" for word in words]
     if parts.get("body", 0.0) > 0:
         # The file is read only if the header does not explain the match.
-        words = [] if reasons else _body_words(skill, terms, seen)
+        words = [] if reasons else _body_words(skill, sought, seen)
         told = (
             Message("instructions have {words}", words=_listed(words))
             if words
@@ -135,25 +146,67 @@ def explain(
     return join_messages(reasons) or Message("a part of a word matches"), tuple(evidence)
 
 
-def _matching_words(field: FieldTerms, terms: Mapping[str, float], seen: set[str]) -> list[str]:
-    """Return unique matching words, significant ones only if there are any."""
+def _matching_words(low: str, sought: QueryTerms, seen: set[str]) -> list[str]:
     found = [
-        (term, field.words.get(term) or shown(term))
-        for term in terms
-        if term not in seen and _has(field, term)
+        (part[0], word)
+        for part in sought.parts
+        if part[1] in low and part[0] not in seen and (word := _spelt(part, low))
     ]
-    telling = [pair for pair in found if terms[pair[0]] >= _MIN_TERM_WEIGHT]
-    seen.update(term for term, _ in telling)
-    return list(dict.fromkeys([word for _, word in telling or found]))
+    return _unique_words(found, sought, seen) if found else []
 
 
-def _body_words(skill: Skill, terms: Mapping[str, float], seen: set[str]) -> list[str]:
+def _cut_words(text: str, sought: QueryTerms, seen: set[str]) -> list[str]:
+    """Return matching words of a text whose spelling differs from its terms: wide letters."""
+    terms = sought.terms
+    found = [pair for pair in spelt_terms(text) if pair[0] in terms and pair[0] not in seen]
+    return _unique_words(found, sought, seen)
+
+
+def _body_words(skill: Skill, sought: QueryTerms, seen: set[str]) -> list[str]:
     """Return matching words of the instructions, which are read from disk."""
     try:
         text = texts_of(skill).get("body", "")
     except (SatchelError, OSError):
         return []
-    return _matching_words(_field_terms("body", text), terms, seen)
+    words = _matching_words(spell_signs(text.lower()), sought, seen)
+    if not words and not text.isascii():
+        words = _cut_words(text, sought, seen)
+    return [_as_written(word, text) for word in words]
+
+
+def _unique_words(found: list[tuple[str, str]], sought: QueryTerms, seen: set[str]) -> list[str]:
+    """Return unique words of (term, word) pairs, significant ones only if there are any."""
+    terms = sought.terms
+    telling = [pair for pair in found if terms[pair[0]] >= _MIN_TERM_WEIGHT]
+    for term, _ in telling:
+        seen.add(term)
+    return list(dict.fromkeys([word for _, word in telling or found]))
+
+
+def _spelt(part: _TermPattern, text: str) -> str:
+    """Return the spelling of a term in a lowercase text; empty if absent.
+
+    Searches by prefix: tokenising ten descriptions takes longer than ranking ten thousand.
+    """
+    term, start, dense = part
+    at = text.find(start)
+    if dense:
+        return start if at >= 0 else ""
+    while at >= 0:
+        if at == 0 or not text[at - 1].isalnum():
+            rest = _REST(text, at + len(start))
+            word = start + rest[0] if rest else start
+            if stem(word) == term:
+                return word
+        at = text.find(start, at + 1)
+    return ""
+
+
+def _as_written(word: str, text: str) -> str:
+    """Return a word as the text spells it: `csharp`, or `c#`."""
+    if word not in _LETTERS or word in text.lower():
+        return word
+    return next(signed for signed, letters in SIGNED.items() if letters == word)
 
 
 def _listed(words: Sequence[str]) -> list[str]:
@@ -161,17 +214,27 @@ def _listed(words: Sequence[str]) -> list[str]:
 
 
 def skills_with_all(
-    heads: HeaderTerms, skills: Sequence[Skill], terms: Mapping[str, float], most: int
+    heads: LowercaseHeaders, skills: Sequence[Skill], sought: QueryTerms, most: int
 ) -> list[int]:
     """Return the first `most` skills whose header contains every significant term."""
     found: list[int] = []
-    telling = [term for term, weight in terms.items() if weight >= _MIN_TERM_WEIGHT]
+    telling = sought.telling
     for at, skill in enumerate(skills):
-        fields = heads.of(skill)
-        if all(any(_has(field, term) for field in fields) for term in telling):
-            found.append(at)
-            if len(found) >= most:
+        texts = heads.of(skill)
+        if sought.signed:
+            texts = [(field, spell_signs(low)) for field, low in texts]
+        # Most skills lack one term. This runs for fifty skills per search: loops instead of calls.
+        for _, start, _ in telling:
+            for _, low in texts:
+                if start in low:
+                    break
+            else:
                 break
+        else:
+            if all(any(_spelt(part, low) for _, low in texts) for part in telling):
+                found.append(at)
+                if len(found) >= most:
+                    break
     return found
 
 

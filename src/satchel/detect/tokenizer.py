@@ -403,6 +403,25 @@ def _dense_terms(run: str) -> Iterator[tuple[str, float]]:
                 yield sign, _SIGN_WEIGHT
 
 
+def spelt_terms(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the terms of a text with their spelling.
+
+    A dense run yields its words, or its pairs without a segmenter.
+    """
+    for piece in pieces_of(text):
+        if not _IS_DENSE(piece):
+            if len(piece) <= MAX_TERM_CHARS:
+                yield stem(piece), piece
+        elif words := _segment(piece):
+            for word in words:
+                yield WORD + word, word
+        else:
+            for at in range(len(piece) - 1):
+                yield piece[at : at + 2], piece[at : at + 2]
+            if len(piece) == 1:
+                yield piece, piece
+
+
 def is_dense(term: str) -> bool:
     """Whether a term is in a script without spaces."""
     return _IS_DENSE(shown(term)) is not None
@@ -449,8 +468,13 @@ def pieces_of(text: str) -> list[str]:
         text = _HUMPED_RUN.sub(_whole_and_apart, text)
     low = text.lower()
     if "#" in low or "c++" in low or ".net" in low:
-        low = _SIGNED.sub(lambda found: f" {SIGNED[found[0]]} ", low)
+        low = spell_signs(low)
     return _PIECES.findall(low.replace("'", "").replace("\u2019", ""))
+
+
+def spell_signs(low: str) -> str:
+    """Replace `c#` and similar names in a lowercase text by the spelling of skill names."""
+    return _SIGNED.sub(lambda found: f" {SIGNED[found[0]]} ", low)
 
 
 def _whole_and_apart(found: re.Match[str]) -> str:

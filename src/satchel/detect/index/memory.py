@@ -1,7 +1,8 @@
 """Word index in plain Python for small libraries, in one file.
 
 Postings are bytes, eight per skill and term: row number and term count. Score contributions of a
-term are computed on first use and cached until the next change.
+term are computed on first use and cached until the next change. A replaced row leaves a dead number
+behind; dead numbers are removed when there are many.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
 BM25_K1_RATIO = 1.2
 BM25_B_RATIO = 0.75
-_MAGIC = b"satchel-terms-3\n"
+_MAGIC = b"satchel-terms-2\n"
 _MAX_TERM_COUNT = 0xFFFF
 _MAX_CACHED_POSTINGS = 2_000_000
 """Beyond it each search computes contributions again."""
+_MIN_DEAD_ROWS = 32
 
 Postings = dict[str, bytes]
 """Term -> row number << 16 | term count, as 64 bits each."""
@@ -41,11 +43,13 @@ def rarity(count: int, having: int) -> float:
 class _MemoryState(NamedTuple):
     """The index data; replaced by each update, so that searches see a consistent state."""
 
-    stamps: dict[str, Stamp]
-    """By key, in the order of the row numbers."""
+    keys: list[str]
+    """By row number, including dead rows."""
+    known: dict[str, tuple[int, Stamp]]
     lengths: tuple[list[int], ...]
     """Term counts by field and row number."""
     postings: tuple[Postings, ...]
+    dead: set[int]
 
 
 class _MemoryView:
@@ -53,13 +57,15 @@ class _MemoryView:
 
     def __init__(self, state: _MemoryState) -> None:
         self.state = state
-        self.keys = list(state.stamps)
-        self.count = len(self.keys)
+        self.count = len(state.known)
         self.norms: list[list[float]] = []
-        self._ready: tuple[dict[str, _Ready], ...] = tuple({} for _ in FIELDS)
+        self._ready: tuple[dict[str, _Ready | None], ...] = tuple({} for _ in FIELDS)
         self._room = _MAX_CACHED_POSTINGS
         for lengths in state.lengths:
-            average = sum(lengths) / self.count if self.count else 0.0
+            total = sum(lengths)
+            if state.dead:
+                total -= sum(lengths[number] for number in state.dead)
+            average = total / self.count if self.count else 0.0
             scale = BM25_K1_RATIO * BM25_B_RATIO / average if average else 0.0
             floor = BM25_K1_RATIO * (1 - BM25_B_RATIO)
             self.norms.append([floor + scale * length for length in lengths])
@@ -72,15 +78,20 @@ class _MemoryView:
         data = self.state.postings[field].get(term)
         if data is None:
             return None
-        norms = self.norms[field]
+        norms, dead = self.norms[field], self.state.dead
         numbers: list[int] = []
         parts: list[float] = []
         for packed in memoryview(data).cast("Q"):
-            number, often = packed >> 16, packed & _MAX_TERM_COUNT
-            numbers.append(number)
-            parts.append(often * (BM25_K1_RATIO + 1) / (often + norms[number]))
-        rare = rarity(self.count, len(numbers))
-        found = (numbers, array("d", (rare * part for part in parts)))
+            number = packed >> 16
+            if number not in dead:
+                often = packed & _MAX_TERM_COUNT
+                numbers.append(number)
+                parts.append(often * (BM25_K1_RATIO + 1) / (often + norms[number]))
+        if not numbers:
+            found = None
+        else:
+            rare = rarity(self.count, len(numbers))
+            found = (numbers, array("d", (rare * part for part in parts)))
         self._room -= len(numbers)
         if self._room > 0:
             kept[term] = found
@@ -102,7 +113,7 @@ class MemoryIndex:
 
     def stamps(self) -> Mapping[str, Stamp]:
         """Return the stamps of indexed skills by key."""
-        return self._view.state.stamps
+        return {key: stamp for key, (_, stamp) in self._view.state.known.items()}
 
     def update(
         self,
@@ -124,19 +135,28 @@ class MemoryIndex:
         gone: Iterable[str],
         progress: Callable[[int], None] | None,
     ) -> None:
-        fresh: dict[str, IndexRow] = {}
+        old = self._view.state
+        state = _MemoryState(
+            list(old.keys),
+            dict(old.known),
+            tuple(list(lengths) for lengths in old.lengths),
+            tuple(dict(postings) for postings in old.postings),
+            set(old.dead),
+        )
+        added: tuple[dict[str, array[int]], ...] = tuple({} for _ in FIELDS)
+        for key in gone:
+            if (last := state.known.pop(key, None)) is not None:
+                state.dead.add(last[0])
         taken = 0
         for taken, row in enumerate(rows, 1):
-            fresh[row.key] = row
+            _add(state, added, row)
             if progress is not None and taken % 500 == 0:
                 progress(taken)
-        state = _without(self._view.state, {*gone, *fresh})
-        added: tuple[dict[str, array[int]], ...] = tuple({} for _ in FIELDS)
-        for row in fresh.values():
-            _add(state, added, row)
         for postings, new in zip(state.postings, added, strict=True):
             for term, numbers in new.items():
                 postings[term] = postings.get(term, b"") + numbers.tobytes()
+        if len(state.dead) > max(_MIN_DEAD_ROWS, len(state.known) // 4):
+            state = _swept(state)
         self._view = _MemoryView(state)
         self._turn += 1
         if progress is not None:
@@ -154,7 +174,7 @@ class MemoryIndex:
     ) -> dict[str, dict[str, float]]:
         """Return the scores of the best `limit` keys per signal."""
         view = self._view
-        keys = view.keys
+        keys = view.state.keys
         found: dict[str, dict[str, float]] = {}
         for signal, fields in signals.items():
             scores: dict[int, float] = {}
@@ -191,12 +211,16 @@ class MemoryIndex:
 def _empty() -> _MemoryState:
     lengths: list[list[int]] = [[] for _ in FIELDS]
     postings: list[Postings] = [{} for _ in FIELDS]
-    return _MemoryState({}, tuple(lengths), tuple(postings))
+    return _MemoryState([], {}, tuple(lengths), tuple(postings), set())
 
 
 def _add(state: _MemoryState, added: tuple[dict[str, array[int]], ...], row: IndexRow) -> None:
-    number = len(state.stamps)
-    state.stamps[row.key] = row.stamp
+    last = state.known.get(row.key)
+    if last is not None:
+        state.dead.add(last[0])
+    number = len(state.keys)
+    state.keys.append(row.key)
+    state.known[row.key] = (number, row.stamp)
     for at, text in enumerate(row.fields):
         words = text.split()
         state.lengths[at].append(len(words))
@@ -209,14 +233,10 @@ def _add(state: _MemoryState, added: tuple[dict[str, array[int]], ...], row: Ind
                 new[word] = array("Q", (packed,))
 
 
-def _without(state: _MemoryState, gone: set[str]) -> _MemoryState:
-    """Return a copy without some keys; the others are numbered again."""
-    if gone.isdisjoint(state.stamps):
-        postings = tuple(dict(table) for table in state.postings)
-        return _MemoryState(dict(state.stamps), tuple(map(list, state.lengths)), postings)
-    alive = [number for number, key in enumerate(state.stamps) if key not in gone]
+def _swept(state: _MemoryState) -> _MemoryState:
+    alive = [number for number in range(len(state.keys)) if number not in state.dead]
     fresh = {old: new for new, old in enumerate(alive)}
-    tables: list[Postings] = []
+    postings: list[Postings] = []
     for table in state.postings:
         kept: Postings = {}
         for term, data in table.items():
@@ -226,11 +246,13 @@ def _without(state: _MemoryState, gone: set[str]) -> _MemoryState:
                     numbers.append(number << 16 | packed & _MAX_TERM_COUNT)
             if numbers:
                 kept[term] = numbers.tobytes()
-        tables.append(kept)
+        postings.append(kept)
     return _MemoryState(
-        {key: stamp for key, stamp in state.stamps.items() if key not in gone},
+        [state.keys[number] for number in alive],
+        {key: (fresh[number], stamp) for key, (number, stamp) in state.known.items()},
         tuple([lengths[number] for number in alive] for lengths in state.lengths),
-        tuple(tables),
+        tuple(postings),
+        set(),
     )
 
 
