@@ -230,9 +230,11 @@ def test_an_update_reports_what_was_revoked(hub, reader):
     with pytest.raises(SatchelError, match=r"1\.1\.0 was revoked by the hub: steals keys") as found:
         reader.update()
     assert "satchel remove greet" in found.value.hint
+    reader.install(f"{GREET}@1.0.0")
+    assert reader.place.commit == "1.0.0"
     hub.release(GREET, "1.2.0", "Clean.")
     hub.build()
-    reader.update()
+    reader.install(GREET)
     assert reader.place.commit == "1.2.0"
 
 

@@ -146,7 +146,8 @@ class HubSource:
         span = parse_range(commit or wanted)
         best = span.best(usable)
         locked = max(filter(None, map(parse_version, pins.trees)), default=(0, 0, 0))
-        if locked in every and every[locked].tree in revoked and (best or locked) <= locked:
+        fallen = locked in every and every[locked].tree in revoked and (best or locked) <= locked
+        if fallen and (best is None or not parse_version(wanted)):  # else asked for by its number
             raise self._revoked(every[locked], revoked, pins)
         if best is not None:
             return usable[best]
