@@ -207,7 +207,7 @@ def test_there_are_not_too_many_options():
         for option in command.params
         if isinstance(option, click.Option) and not everywhere.intersection(option.opts)
     ]
-    assert len(options) <= 180
+    assert len(options) <= 168
 
 
 @pytest.mark.parametrize("name", cli.synonyms)

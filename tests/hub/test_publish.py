@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -199,10 +200,13 @@ def test_a_folder_of_skills_is_a_hub(shell, make_store, write_skill, tmp_path: P
     assert shell.build(store, "skills")["published"] == []
     write_skill("acme/notes", text="Changed without a new version.")
     write_skill("acme/more", version="")
+    write_skill("state/tool")  # a folder of the hub itself
     status, _ = shell.run("hub", "build", store, "skills", "--key", shell.keys["hub"])
     assert status == 1
     assert "acme/notes: `acme/notes@1.0.0` exists already" in shell.err
     assert "acme/more: `acme/more` has no version such as `1.0.0`" in shell.err
+    assert "state/tool: `state/tool` is not a valid name" in shell.err
+    shutil.rmtree(tmp_path / "skills" / "state")
     write_skill("acme/notes", "1.0.1", text="Changed with a new version.")
     write_skill("acme/more")
     assert shell.build(store, "skills")["published"] == ["acme/more@1.0.0", "acme/notes@1.0.1"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from satchel.errors import Conflict, NotFound, Refused, SatchelError
 from satchel.hub.commits import (
     MAX_COMMIT_CHANGES,
+    UNREADABLE,
     Chain,
     no_hub,
     read_rows,
@@ -37,7 +38,7 @@ from satchel.i18n import say
 from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.store.hub_client import format as files
 from satchel.store.hub_client.format import HubState, bin_number, index_bits, pack_rows
-from satchel.store.hub_client.release_name import is_publisher, parse_version
+from satchel.store.hub_client.release_name import parse_version
 from satchel.store.sources.base import subtree
 
 if TYPE_CHECKING:
@@ -169,15 +170,17 @@ def _read_folder(
         raise NotFound(say("There is no `{path}`", path=folder), say("Check the path"))
     for path in sorted(Path(folder).glob("*/*/")) if folder else ():
         publisher, name = path.parent.name, f"{path.parent.name}/{path.name}"
-        if not is_publisher(publisher) or path.name.startswith("."):
+        if publisher.startswith(".") or path.name.startswith("."):
             continue
         try:
             found = ledger.releases(name)
             newest = max(found, default=(0, 0, -1))
-            if found and found[newest].tree == hash_tree(subtree(FolderTree(str(path)))).digest:
+            tree = hash_tree(subtree(FolderTree(str(path)))).digest
+            same = bool(found) and found[newest].tree == tree
+            if same and found[newest].scan != UNREADABLE:
                 continue
             draft = read_draft(str(path), publisher)
-            if (parse_version(draft.change["version"]) or newest) <= newest:
+            if not same and (parse_version(draft.change["version"]) or newest) <= newest:
                 raise version_taken(f"{name}@{found[newest].version}")
             if key is not None and ledger.current_key(publisher):
                 check_publisher(ledger, publisher, key)

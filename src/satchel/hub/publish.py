@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import Blocked, InvalidInput, NotFound, Refused, SkillBroken
-from satchel.hub.commits import Inspection, open_chain, read_content, sign_changes
+from satchel.hub.commits import UNREADABLE, Inspection, open_chain, read_content, sign_changes
 from satchel.hub.storage import put_content
 from satchel.i18n import say
 from satchel.security.scan import scan_tree
@@ -170,10 +170,10 @@ def needed_releases(ledger: HubLedger, changes: Sequence[Row], key: SshKey) -> l
         name, version = str(change["name"]), str(change["version"])
         check_publisher(ledger, name.partition("/")[0], key)
         found = ledger.releases(name).get(parse_version(version) or (0, 0, 0))
-        if found is None:
-            needed.append(change)
-        elif found.tree != change["tree"]:
+        if found is not None and found.tree != change["tree"]:
             raise version_taken(f"{name}@{version}")
+        if found is None or found.scan == UNREADABLE:
+            needed.append(change)
     return needed
 
 

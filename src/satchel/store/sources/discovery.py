@@ -115,8 +115,10 @@ class DiscoverySource:
         found = [skill for skill in listed if self.name in ("", skill.name)]
         if len(found) == 1:
             return found[0]
+        if not listed:
+            raise NotFound(say("There are no skills here"))
         names = join_names(f"`{skill.name}`" for skill in listed[:12])
-        if self.name or not listed:
+        if self.name:
             raise NotFound(
                 say("There is no skill `{name}`", name=shown(self.name)),
                 say("Did you mean {names}?", names=names),
