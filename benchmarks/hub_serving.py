@@ -36,7 +36,6 @@ from satchel.detect.hybrid import HybridDetector
 from satchel.detect.pipeline import SelectionPipeline
 from satchel.detect.tokenizer import head_row
 from satchel.hub.build import build, create_hub
-from satchel.hub.site import SiteContent, site_files
 from satchel.hub.storage import open_storage
 from satchel.skill.document import SkillHeader
 from satchel.skill.model import Skill, SkillOrigin
@@ -185,11 +184,6 @@ def search(hub: Hub, folders: tuple[str, str]) -> None:
         print(f"search {kind}: median {statistics.median(times):.1f} ms, p95 {p95:.1f} ms")
 
 
-def make_pages(**content: Any) -> Any:
-    """The pages of a hub."""
-    return site_files(SiteContent(**content))
-
-
 def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -206,21 +200,20 @@ def main() -> None:
     key = SshKey(str(top / "key"))
     names = write_skills(options.corpus, top / "skills", options.skills)
     print(f"{len(names):,} skills", flush=True)
-    pages = make_pages if options.pages else None
+    pages = options.pages
     skills, store = str(top / "skills"), str(top / "hub")
     with open_storage(store) as storage:
         create_hub(storage, NAME, key)
         report = timed(
             "publish and build from nothing", lambda: build(storage, key, skills, pages=pages)
         )
-        for name, error in report.refused[:3]:
+        for name, error in list(report.refused.items())[:3]:
             print(f"refused: {name}: {error.message}")
         if report.refused:
             print(f"{len(report.refused):,} refused; they are left out")
-            for name, _ in report.refused:
+            for name in report.refused:
                 shutil.rmtree(top / "skills" / name)
-            refused = {name for name, _ in report.refused}
-            names = [name for name in names if name not in refused]
+            names = [name for name in names if name not in report.refused]
             report = timed(
                 "publish and build from nothing", lambda: build(storage, key, skills, pages=pages)
             )

@@ -151,14 +151,18 @@ def _used(*, traced: bool) -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def _tokens(text: str) -> int:
+    """An estimate: four ASCII characters a token, two of other alphabets, one of CJK."""
+    return (sum(1 if char < "\x80" else 2 if char < "\u0800" else 4 for char in text) + 3) // 4
+
+
 def catalogue(root: str, sizes: list[int], budget: int, rounds: int) -> Figures:
     """Seconds and size of the block for the first so many skills, in turns."""
-    from satchel.catalogue import Budget, build_catalogue
+    from satchel.catalogue import build_catalogue
 
     snapshot = _cold(root)
     # Those that share a name with another too: more than a library offers, and all the harder.
     everything = (*snapshot.skills, *snapshot.hidden)
-    tokens = Budget.tokens(1)
     chosen = {count: everything[:count] for count in sizes if count <= len(everything)}
     spent: dict[int, list[float]] = {count: [] for count in chosen}
     known: dict[int, list[float]] = {count: [] for count in chosen}
@@ -174,7 +178,7 @@ def catalogue(root: str, sizes: list[int], budget: int, rounds: int) -> Figures:
             account = built.account
             figures[str(count)] = {
                 "characters": len(built.text),
-                "tokens": tokens.measure(built.text),
+                "tokens": _tokens(built.text),
                 "described": len(account.full) + len(account.shortened),
                 "named": len(account.named),
                 "unlisted": account.unlisted,

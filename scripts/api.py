@@ -29,8 +29,9 @@ FIRST = ("Satchel", "Session", "Agent", "AgentSteps", "Engine")
 LISTED = {
     # Those of `Engine` and `BaseDetector`:
     **dict.fromkeys(("DbosEngine", "LocalEngine", "TemporalEngine"), ()),
-    **dict.fromkeys(("HybridDetector", "LexicalDetector", "SelectionPipeline"), ()),
-    "ModelDetector": ("spent",),
+    **dict.fromkeys(
+        ("HybridDetector", "LexicalDetector", "ModelDetector", "SelectionPipeline"), ()
+    ),
     "Detection": ("fits", "names"),
     "Budget": ("of", "tokens", "share"),
     "Filter": (),

@@ -356,17 +356,14 @@ def _plans() -> Iterator[str]:
     yield "```"
     yield ""
     parts = (
-        ("The plan", PLAN, Plan, ""),
-        ("A step", STEP, Step, ""),
-        ("`retry`", RETRY, Retry, "A number alone is `attempts`."),
-        ("`budget`", BUDGET, GoalBudget, ""),
+        ("The plan", PLAN, Plan),
+        ("A step", STEP, Step),
+        ("`retry`", RETRY, Retry),
+        ("`budget`", BUDGET, GoalBudget),
     )
-    for title, fields, record, words in parts:
+    for title, fields, record in parts:
         yield f"## {title}"
         yield ""
-        if words:
-            yield words
-            yield ""
         usual = dict(record._field_defaults)
         yield from _table(
             ("Key", "Kind", "Default", "What it means"),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from model_server import Request
     from satchel import Satchel
-    from satchel.session.permissions import ApprovalRequest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -54,31 +53,6 @@ def forbid_deploy(satchel: Satchel) -> None:
 def result_of(request: Request) -> str:
     """What the first of the last calls gave."""
     return request.results[0].text
-
-
-class Person:
-    """Somebody who refuses the first call, and agrees to the next."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def approve_now(self, ask: ApprovalRequest) -> bool:
-        self.asked.append(ask.tool)
-        return len(self.asked) > 1
-
-    async def approve(self, ask: ApprovalRequest) -> bool:
-        return self.approve_now(ask)
-
-    def was_asked(self, server: ModelServer, seen: Callable[[Request], str] = result_of) -> None:
-        """The model called `Skill` twice, and got the text only when the person had agreed.
-
-        Args:
-            server: The model.
-            seen: How a request tells the results of the calls before it.
-        """
-        texts = [seen(one) for one in server.requests[1:3]]
-        assert self.asked == ["Skill", "Skill"]
-        assert ["<skill-loaded" in text for text in texts] == [False, True]
 
 
 def was_held_to_its_part(asked: list[Request], seen: Callable[[Request], str] = result_of) -> None:
@@ -162,6 +136,11 @@ def prefix_of(request: Request) -> str:
     return json.dumps([{key: data.get(key) for key in kept}, system])
 
 
+def told_of(request: Request) -> str:
+    """What follows the words of the user's message."""
+    return request.last_user.partition("Write a haiku")[2]
+
+
 def converse(
     example: str,
     folder: Any,
@@ -169,6 +148,11 @@ def converse(
     seen: Callable[[Request], str] = result_of,
     *,
     marks_errors: bool | None = False,
+    mark: str = "",
+    told: Callable[[Request], str] = told_of,
+    prefix: Callable[[Request], str] = prefix_of,
+    history: Callable[[Request], list[Any]] = history_of,
+    **environment: str,
 ) -> ModelServer:
     """The conversation that every adapter has to get through; afterwards its server.
 
@@ -178,14 +162,20 @@ def converse(
         answer: What the model says.
         seen: How a request tells the result of the call before it.
         marks_errors: Whether the protocol marks a result as an error; None: it has no results.
+        mark: What stands before the names of our tools.
+        told: How a request tells what follows the user's message.
+        prefix: What of a request a provider keeps first.
+        history: What comes after that.
+        environment: Further variables of the example.
     """
     project = project_of(os.fspath(folder))
     skills = os.path.join(project, ".agents", "skills")
-    with ModelServer(answer) as server, Chat(example, project, server) as chat:
+    with ModelServer(answer) as server, Chat(example, project, server, **environment) as chat:
         first = chat.say("Please review my change")
         # The catalogue is in the system prompt, the tools are declared, and nothing is preloaded.
         assert "Reviews a change." in first[0].system
-        assert {"Skill", "SkillSearch", "ReadFile"} <= set(first[0].tools)
+        ours = {f"{mark}{name}" for name in ("Skill", "SkillSearch", "ReadFile")}
+        assert ours <= set(first[0].tools)
         assert "List what could break." not in first[0].body.decode()
         # The skill's text comes as the result of the call, and once.
         assert '<skill-loaded name="code-review"' in seen(first[1])
@@ -195,20 +185,20 @@ def converse(
         # A changed list is told behind the next message, and the prefix stays.
         make_skill(skills, "haiku", "Writes a haiku.", body="Five, seven, five.\n")
         new = chat.say("Write a haiku")
-        assert "haiku" in new[0].last_user.partition("Write a haiku")[2]
+        assert "haiku" in told(new[0])
         assert "Five, seven, five." in seen(new[1])
         wrong = chat.say("Load what is not there")
         assert "There is no skill `nowhere`" in seen(wrong[1])
         if marks_errors is not None:
             assert wrong[1].results[0].error is marks_errors
         asked = [*first, *again, *new, *wrong]
-        assert {prefix_of(request) for request in asked} == {prefix_of(first[0])}
+        assert {prefix(request) for request in asked} == {prefix(first[0])}
         for earlier, later in pairwise(asked):
-            assert history_of(later)[: len(history_of(earlier))] == history_of(earlier)
+            assert history(later)[: len(history(earlier))] == history(earlier)
         # A tool that was not declared cannot be called: a new one changes the next request.
         word = "parameters:\n  - {name: word, type: string, description: A word}\n"
         make_tool_skill(skills, "echo", more=word)
         tool = chat.say("Say it back")
-        assert "echo_run" in tool[0].tools
+        assert f"{mark}echo_run" in tool[0].tools
         assert '"word": "hello"' in seen(tool[1]).replace("\\", "")
     return server

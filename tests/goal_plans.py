@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from satchel.goals.artifacts import MemoryArtifacts
-from satchel.goals.executor import StepContext
+from satchel.goals.artifacts import FolderArtifacts
 from satchel.goals.model import Done, Plan, Retry, Step
-from satchel.goals.step_runner import perform
+from satchel.goals.step_runner import StepContext, perform
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -71,7 +70,7 @@ class Execution:
 
     def __init__(self, runner: Any = None, answers: dict[str, Answer] | None = None) -> None:
         self.runner = runner or Runner()
-        self.bench = StepContext(self.runner, MemoryArtifacts())
+        self.bench = StepContext(self.runner, FolderArtifacts("unused"))
         self.answers = answers or {}
         self.recorded: list[str] = []
         self.asked: list[tuple[str, str]] = []

@@ -23,13 +23,13 @@ def reply(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **hea
 
 @contextmanager
 def answering(respond: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """The host and port of a server that hands every GET and POST to `respond`."""
+    """The host and port of a server that hands every request to `respond`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             respond(self)
 
-        do_POST = do_GET  # noqa: N815 - the base looks for this name
+        do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - the base looks for these names
 
         def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
 

@@ -161,7 +161,7 @@ def _bearer(token: str) -> dict[str, str]:
 @contextmanager
 def serving(project: str, *words: str, **environment: str) -> Generator[str]:
     """`satchel mcp serve --http` as a process; gives its address. No token unless words ask."""
-    if not {"--token-file", "--token-env"} & {*words}:
+    if "--token-env" not in words:
         words = (*words, "--no-token")
     command = [sys.executable, "-m", "satchel", "mcp", "serve", "--http", "--port", "0", *words]
     source = os.path.join(os.path.dirname(CHECKS), "..", "src")

@@ -47,8 +47,6 @@ class NewsSite:
         """
         self.asked: list[str] = []
         """Paths in the order of arrival."""
-        self.sent = 0
-        """Bytes of the huge page that went out."""
         self._editions = list(editions or (edition("morning"), edition("evening")))
         self._failing = {path: list(codes) for path, codes in (failing or {}).items()}
         self._items: dict[str, Any] = {}
@@ -151,7 +149,6 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for _ in range(HUGE // len(piece)):
                 self.wfile.write(piece)
-                self.server.site.sent += len(piece)
         except OSError:
             return
 

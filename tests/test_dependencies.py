@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "satchel"
 OWNERS = {
     "agent": "agent",
-    "cli/commands/conversation": "agent",
+    "cli/commands/chat_loop": "agent",
     "cli/turn_view": "agent",
     "goals/engines/dbos": "dbos",
     "hub": "hub",

@@ -1,33 +1,32 @@
-"""A toolset over tool skills, with a small runner of its own that really starts programs."""
+"""A toolset over tool skills that starts programs without a sandbox."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
-import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from satchel import Library
 from satchel.library import TrustStore, default_locations
-from satchel.runners.base import Program, RunResult
+from satchel.runners.base import Program
 from satchel.settings import load_settings
 from satchel.testing import make_tool_skill
+from satchel.tools.program_runner import ProgramRunner
 from satchel.trace import Trace
 from talking import session_over
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from satchel.runners.base import RunRequest
-    from satchel.tools.program_runner import ProgramRunner
+    from satchel.runners.base import RunRequest, RunResult
+    from satchel.settings import Settings
 
 
-class PlainRunner:
-    """Runs Python programs as ordinary children: no sandbox, one process a call."""
+class PlainRunner(ProgramRunner):
+    """Runs Python programs without a build or a sandbox, and notes what was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, tier="none")
         self.requests: list[RunRequest] = []
         self.prepared: list[tuple[str, str]] = []
 
@@ -38,41 +37,7 @@ class PlainRunner:
 
     def run(self, request: RunRequest) -> RunResult:
         self.requests.append(request)
-        asked: dict[str, Any] = {"arguments": dict(request.arguments)}
-        if request.several:
-            asked["tool"] = request.tool
-        permissions = request.permissions
-        began = time.monotonic()
-        try:
-            done = subprocess.run(
-                request.program.argv,
-                input=json.dumps(asked) + "\n",
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=permissions.workspace or request.program.folder,
-                env={"PATH": os.environ["PATH"], **dict(permissions.secrets)},
-                timeout=request.limits.timeout,
-            )
-        except subprocess.TimeoutExpired:
-            return RunResult(fault="timeout", detail="no answer in time")
-        ran = (time.monotonic() - began) * 1000
-        if done.returncode:
-            return RunResult(
-                fault="exit-code", stderr=done.stderr, exit_code=done.returncode, ran_ms=ran
-            )
-        reply = json.loads(done.stdout)
-        return RunResult(
-            reply.get("output", ""),
-            reply.get("error", ""),
-            reply.get("data"),
-            stderr=done.stderr,
-            exit_code=0,
-            ran_ms=ran,
-        )
-
-    def close(self) -> None:
-        """Nothing is kept."""
+        return super().run(request)
 
 
 class Workbench:
@@ -88,10 +53,8 @@ class Workbench:
         self.library = Library(
             default_locations(self.settings), trust=TrustStore(None), trace=self.trace
         )
-        self.runner = PlainRunner()
-        self.tools = session_over(
-            self.library, self.settings, runner=cast("ProgramRunner", self.runner)
-        )
+        self.runner = PlainRunner(self.settings)
+        self.tools = session_over(self.library, self.settings, runner=self.runner)
 
     def skill(self, name: str = "demo", program: str = "", **given: Any) -> str:
         """Write a tool skill of the project."""

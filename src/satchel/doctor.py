@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from satchel._optional import installed
 from satchel.errors import Blocked, LockBroken, SatchelError
-from satchel.settings import RENAMED, SETTINGS
+from satchel.settings import SETTINGS
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from satchel.detect.pipeline import SelectionPipeline
     from satchel.library import Library
     from satchel.library.snapshot import ToolSnapshot
     from satchel.settings import Settings
     from satchel.skill.model import Skill
 
 MIN_INDEXED_SKILLS = 2_000
-"""Libraries from this size on should be searched with an index."""
-COMPLETE_INDEX_SHARE = 0.95
-SIMILAR_NAME_RATIO = 0.8
+"""Libraries from this size on should be searched with tantivy."""
 _MAX_FILES_SHOWN = 3
 VARIABLES = (
     "SATCHEL_EMBEDDINGS_KEY", "SATCHEL_ESCAPE_CANARY", "SATCHEL_GIT_PASSWORD", "SATCHEL_GIT_USER",
@@ -34,7 +32,6 @@ VARIABLES = (
 def diagnose(
     library: Library,
     settings: Settings,
-    detector: Callable[[], SelectionPipeline],
     *,
     deep: bool,
     progress: Iterable[Any] | None,
@@ -44,7 +41,6 @@ def diagnose(
     Args:
         library: The skills.
         settings: The settings in force.
-        detector: Creates the detector; used only when `deep`.
         deep: Also read every skill whole and check it.
         progress: Wraps the skills to be read, to show progress.
     """
@@ -58,7 +54,7 @@ def diagnose(
     found += [Problem("include-unmatched", values={"name": one}) for one in library.unmatched()]
     if deep:
         found += [one for one in _lock_problems(library) if one not in found]
-        found += _search_problems(len(snapshot.skills), settings, detector)
+        found += _search_problems(len(snapshot.skills), settings)
         found += _setting_problems(settings)
         found += library.strays()
         for skill in progress if progress is not None else skills:
@@ -119,27 +115,17 @@ def _lock_problems(library: Library) -> Iterator[Problem]:
             yield problem
 
 
-def _search_problems(
-    count: int, settings: Settings, detector: Callable[[], SelectionPipeline]
-) -> Iterator[Problem]:
-    if count <= MIN_INDEXED_SKILLS:
-        return
-    from importlib.util import find_spec
-
-    values = {"count": f"{count:,}"}
-    if find_spec("tantivy") is None:
-        yield Problem("search-plain", settings.paths.cache, values=values)
-        return
-    held = detector().indexed()
-    if held is not None and held < count * COMPLETE_INDEX_SHARE:
-        values["held"] = f"{held:,}"
-        yield Problem("search-unindexed", settings.paths.cache, values=values)
+def _search_problems(count: int, settings: Settings) -> Iterator[Problem]:
+    if count > MIN_INDEXED_SKILLS and not installed("tantivy"):
+        yield Problem("search-plain", settings.paths.cache, values={"count": f"{count:,}"})
 
 
 def _setting_problems(settings: Settings) -> Iterator[Problem]:
-    """Settings without effect: a model that cannot be opened, a misspelt variable."""
-    from difflib import get_close_matches
-
+    """Settings without effect: a model that cannot be opened, an unknown variable."""
+    known = {setting.env for setting in SETTINGS}.union(VARIABLES)
+    for name in sorted(os.environ):
+        if name.startswith("SATCHEL_") and name not in known:
+            yield Problem("variable-unknown", settings.paths.config, values={"name": name})
     if settings.embeddings:
         from satchel.detect.embeddings import open_embedder
 
@@ -149,25 +135,15 @@ def _setting_problems(settings: Settings) -> Iterator[Problem]:
             reason = " ".join(str(getattr(exc, "message", exc)).split())
             values = {"name": settings.embeddings, "reason": reason}
             yield Problem("embeddings-unusable", settings.paths.config, values=values)
-    known = {setting.env for setting in SETTINGS}.union(VARIABLES)
-    for name in sorted(os.environ):
-        if not name.startswith("SATCHEL_") or name in known:
-            continue
-        old = RENAMED.get(name.removeprefix("SATCHEL_").lower())
-        close = get_close_matches(name, sorted(known), n=1, cutoff=SIMILAR_NAME_RATIO)
-        near = [old] if old else close
-        values = {"name": name, "near": near[0]} if near else {"name": name}
-        code = "variable-near" if near else "variable-unknown"
-        yield Problem(code, settings.paths.config, values=values)
 
 
 def _author_problems(skill: Skill) -> Iterable[Problem]:
-    from satchel.skill.validate import check_skill
+    from satchel.skill.validate import validate_folder
 
     if skill.origin.remote:  # nothing is fetched for a check
         return skill.problems
     try:
-        return check_skill(skill)
+        return validate_folder(skill.path)
     except SatchelError as exc:
         return [Problem("unreadable", skill.path, values={"reason": exc.message})]
 

@@ -431,25 +431,13 @@ def _unknown(name: str, library: Library) -> SkillReport:
 
 
 def problems_named(name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Problems of a folder of that name, or of the one whose tools would have that name."""
-    every = list(problems)
-    found = [
+    """Problems of a folder of that name."""
+    return [
         problem
-        for problem in every
+        for problem in problems
         if f"{os.sep}{name}{os.sep}" in problem.path + os.sep
         or os.path.basename(problem.path) == name
     ]
-    return found or [problem for problem in every if _would_offer(problem, name)]
-
-
-def _would_offer(problem: Problem, tool: str) -> bool:
-    """Whether a problem is of a skill.yaml that may declare the tool, such as `folder_action`."""
-    folder, file = os.path.split(problem.path)
-    if not file.startswith("skill.y"):
-        return False
-    stem = os.path.basename(folder).replace("-", "_")
-    words = tool.replace("-", "_").replace(".", "_")
-    return words == stem or words.startswith(f"{stem}_")
 
 
 def names_like(name: str, skills: Sequence[Skill]) -> list[str]:

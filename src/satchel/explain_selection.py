@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from satchel.i18n import join_names, language, render, say
+from satchel.i18n import join_names, render, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -65,7 +65,7 @@ def verdict(explanation: SelectionExplanation) -> Iterator[str]:
     if place is None:
         yield say("it has tools and no instructions: models call its tools, and nothing chooses it")
         return
-    rank = say("ranked {rank} of {count}", rank=ordinal(place.rank), count=place.of)
+    rank = say("rank {rank} of {count}", rank=place.rank, count=place.of)
     if not explanation.offered:
         yield say("it is not offered, so it cannot be chosen")
         if place.rank:
@@ -150,14 +150,6 @@ def selected_by(match: Match, answer: Detection) -> str:
         by_vectors = any(item.startswith(("meaning: ", "vectors: ")) for item in match.evidence)
         return say("words and vectors") if by_vectors else say("words")
     return say("a model") if name == "model" else name
-
-
-def ordinal(rank: int) -> str:
-    """`1st`, `2nd`, `11th` in English; other languages write the number itself."""
-    if language() != "en":
-        return str(rank)
-    ends = {1: "st", 2: "nd", 3: "rd"}
-    return f"{rank:,}" + ("th" if rank % 100 in (11, 12, 13) else ends.get(rank % 10, "th"))
 
 
 # --- what would help ----------------------------------------------------------------------

@@ -26,17 +26,13 @@ from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from satchel.library import Snapshot
     from satchel.library.locations import Location
     from satchel.settings import Settings
     from satchel.skill.model import Skill
     from satchel.store.store import Store
-
-_MIN_PARALLEL_SKILLS = 64
-_forked: list[tuple[Library, Sequence[Skill]]] = []
-"""What forked processes scan; they inherit it."""
 
 
 def library_for(settings: Settings) -> Library:
@@ -140,13 +136,11 @@ def _warn(kind: str, names: Sequence[str]) -> None:
 
 def _sentence(kind: str, names: str) -> str:
     """The warning of a kind; empty for kinds that were requested, such as `excluded`."""
+    if kind in ("unpinned", "blocked", "modified", "shadowed", "broken"):
+        state = say("not pinned") if kind == "unpinned" else say(kind)
+        return say("Skills {state}: {names}", state=state, names=names)
     return {
         "untrusted": names,
-        "unpinned": say("Skills {state}: {names}", state=say("not pinned"), names=names),
-        **{
-            state: say("Skills {state}: {names}", state=say(state), names=names)
-            for state in ("blocked", "modified", "shadowed", "broken")
-        },
         "settings": say("Settings ignored: {names}", names=names),
         "unmatched": say("No skill matches these patterns of `include`: {names}", names=names),
     }.get(kind, "")
@@ -211,22 +205,10 @@ def find_skill(library: Library, skill: Skill | str) -> Skill:
     return skill
 
 
-class _SkillReview(NamedTuple):
-    """The scan of one skill, as a child process returns it."""
-
-    programs: bool = False
-    blocked: bool = False
-    verdicts: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple default, never changed
-    reason: str = ""
-    """Why it cannot be scanned."""
-
-
 def review_folder(
     library: Library,
     settings: Settings,
     progress: Callable[[int, int], None] | None = None,
-    *,
-    processes: int = 1,
 ) -> FolderReview:
     """Scan the skills of a project that are not trusted yet.
 
@@ -234,72 +216,35 @@ def review_folder(
         library: The skills.
         settings: The project's settings.
         progress: Called with the number of scanned skills and the total.
-        processes: How many processes scan a large folder; only for a process without threads.
     """
-    tools = library.refresh().tools
+    integrity, tools = library.integrity, library.refresh().tools
     waiting = [skill for skill in library.untrusted_skills() if not skill.origin.remote]
     programs: list[Skill] = []
     blocked: list[Skill] = []
     problems: list[Problem] = []
-    found: dict[str, str] = {}
-    for at, one in enumerate(_scan_each(library, waiting, processes)):
+    verdicts: dict[str, str] = {}
+    for at, skill in enumerate(waiting):
         if progress is not None:
             progress(at, len(waiting))
-        skill = waiting[at]
-        if one.reason:
-            values = {"name": skill.reference, "reason": one.reason}
+        try:
+            has_programs = integrity.has_programs(skill)
+            if has_programs is None:
+                report = integrity.scan(skill, found=verdicts)
+                has_programs = bool(report.inventory.programs)
+                if report.verdict == "blocked" and not integrity.is_accepted(skill):
+                    blocked.append(skill)
+        except SatchelError as exc:
+            values = {"name": skill.reference, "reason": exc.why}
             problems.append(Problem("not-scannable", skill.path, values=values))
             continue
-        found |= one.verdicts
-        if one.blocked:
-            blocked.append(skill)
-        if one.programs or tools.of(skill) is not None:
+        if has_programs or tools.of(skill) is not None:
             programs.append(skill)
-    library.integrity.record_verdicts(found)
+    integrity.record_verdicts(verdicts)
     if progress is not None:
         progress(len(waiting), len(waiting))
     return FolderReview(
         settings.project, tuple(waiting), tuple(programs), tuple(blocked), tuple(problems)
     )
-
-
-def _scan_each(library: Library, skills: Sequence[Skill], processes: int) -> Iterator[_SkillReview]:
-    """Scan skills one by one, or many of them in forked processes."""
-    if processes < 2 or len(skills) < _MIN_PARALLEL_SKILLS:
-        yield from (_scan_one(library, skill) for skill in skills)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-    from signal import SIG_IGN, SIGINT, signal
-
-    pool = ProcessPoolExecutor(
-        processes, get_context("fork"), initializer=signal, initargs=(SIGINT, SIG_IGN)
-    )
-    _forked.append((library, skills))
-    try:
-        yield from pool.map(_scan_forked, range(len(skills)), chunksize=8)
-    finally:
-        _forked.pop()
-        pool.shutdown(cancel_futures=True)
-
-
-def _scan_forked(at: int) -> _SkillReview:
-    library, skills = _forked[-1]
-    return _scan_one(library, skills[at])
-
-
-def _scan_one(library: Library, skill: Skill) -> _SkillReview:
-    integrity = library.integrity
-    verdicts: dict[str, str] = {}
-    try:
-        has_programs = integrity.has_programs(skill)
-        if has_programs is not None:
-            return _SkillReview(has_programs)
-        report = integrity.scan(skill, found=verdicts)
-        blocked = report.verdict == "blocked" and not integrity.is_accepted(skill)
-        return _SkillReview(bool(report.inventory.programs), blocked, verdicts)
-    except SatchelError as exc:
-        return _SkillReview(reason=exc.why)
 
 
 def refuse_locked(settings: Settings) -> None:

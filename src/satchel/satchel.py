@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from satchel.security import ScanReport
     from satchel.session.permissions import Approve
     from satchel.session.session import Session
-    from satchel.session.shortlist import Shortlist, Shortlister
+    from satchel.session.shortlist import Shortlist
     from satchel.settings import Form, Settings
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
@@ -87,7 +87,6 @@ class Satchel:
         """Seconds that a selection may wait for an index that is being built."""
         self.on_wait: Callable[[int, int], None] | None = None
         """Called while a selection waits, with the number of indexed skills and the total."""
-        self._shortlister: Shortlister | None = None
 
     @classmethod
     def for_project(
@@ -359,13 +358,11 @@ class Satchel:
             form: Output format; that of the catalogue when None.
             record: Whether to record the selection in the trace.
         """
-        if self._shortlister is None:
-            from satchel.session.shortlist import Shortlister
+        from satchel.session.shortlist import make_shortlist
 
-            self._shortlister = Shortlister(
-                self.library, self.settings, lambda: self.detector, self.trace
-            )
-        return self._shortlister.make(goal, form=form, record=record)
+        return make_shortlist(
+            self.library, self.settings, lambda: self.detector, goal, form=form, record=record
+        )
 
     @overload
     def with_shortlist(self, message: str) -> str: ...
@@ -481,20 +478,15 @@ class Satchel:
         """
         from satchel.doctor import diagnose
 
-        return diagnose(
-            self.library, self.settings, lambda: self.detector, deep=deep, progress=progress
-        )
+        return diagnose(self.library, self.settings, deep=deep, progress=progress)
 
-    def review(
-        self, progress: Callable[[int, int], None] | None = None, *, processes: int = 1
-    ) -> FolderReview:
+    def review(self, progress: Callable[[int, int], None] | None = None) -> FolderReview:
         """Scan the project's untrusted skills, for a decision about `trust`.
 
         Args:
             progress: Called with the number of scanned skills and the total.
-            processes: How many processes scan a large folder; only for a process without threads.
         """
-        return review_folder(self.library, self.settings, progress, processes=processes)
+        return review_folder(self.library, self.settings, progress)
 
     def trust(self) -> str:
         """Trust the project's folder with all present and future skills; returns its path.

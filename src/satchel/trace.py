@@ -146,16 +146,13 @@ class Trace:
         """The recorded events of this project, newest first, across processes."""
         yield from map(unpack_messages, reversed(list(self._rows())))
 
-    def _rows(self, mark: bytes = b"") -> Iterator[dict[str, Any]]:
-        """The recorded events of this project, oldest first; only lines with `mark` are parsed."""
+    def _rows(self) -> Iterator[dict[str, Any]]:
         import json
 
         for path in (self._file + ".1", self._file) if self._file else ():
             try:
                 with open(path, "rb") as stream:
                     for line in stream:
-                        if mark not in line:
-                            continue
                         try:
                             row: Any = json.loads(line)
                         except ValueError:

@@ -82,20 +82,22 @@ def test_a_question_is_one_request_without_tools(start):
     assert done.usage.cost is not None
 
 
-def test_an_output_with_a_schema_is_asked_for_as_such(start):
-    given = {"count": 2, "names": ["a", "b"]}
+NAMES = {"type": "array", "items": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "output", "asked"),
+    [
+        (SCHEMA, {"count": 2}, {"count": 2}, SCHEMA["properties"]),
+        (NAMES, {"value": ["a", "b"]}, ["a", "b"], {"value": NAMES}),  # put into an object
+    ],
+    ids=["object", "list"],
+)
+def test_an_output_with_a_schema_is_asked_for_as_such(start, schema, given, output, asked):
     runner, server = start([Reply(calls=[("final_result", given)])])
-    assert do(runner, output=SCHEMA).output == given
+    assert do(runner, output=schema).output == output
     [request] = server.requests
-    assert request.tools["final_result"]["properties"]["count"] == {"type": "integer"}
-
-
-def test_an_output_that_is_no_object_is_put_into_one_and_taken_out(start):
-    runner, server = start([Reply(calls=[("final_result", {"value": ["a", "b"]})])])
-    schema = {"type": "array", "items": {"type": "string"}}
-    assert do(runner, output=schema).output == ["a", "b"]
-    [request] = server.requests
-    assert request.tools["final_result"]["properties"]["value"] == schema
+    assert request.tools["final_result"]["properties"] == asked
 
 
 def test_an_output_that_does_not_fit_goes_back_to_the_model_once(start):
@@ -191,23 +193,6 @@ def test_a_skill_that_is_not_there_cannot_be_had_by_trying_again(start):
     assert (failed.code, failed.retryable) == ("NOT_FOUND", False)
     assert "cataloging-apis" in failed.hint
     assert not server.requests
-
-
-def test_a_skill_step_calls_tools_and_counts_them(start, place):
-    make_tool_skill(place, "weather", more="parameters:\n  - {name: city, type: string, "
-                    "required: true, description: Which city}\n")  # fmt: skip
-
-    def script(request):
-        if not request.results:
-            return Reply(calls=[("weather_run", {"city": "Ulm"})])
-        assert "Ulm" in request.results[0].text
-        return "It rains."
-
-    runner, server = start(script)
-    done = do(runner, "skill", skill="cataloging-apis")
-    assert done.output == "It rains."
-    assert (done.tools, done.usage.requests) == (("weather_run",), 2)
-    assert {"Skill", "ReadFile", "weather_run"} <= server.requests[0].tools.keys()
 
 
 # --- a tool -----------------------------------------------------------------------------------
@@ -362,7 +347,9 @@ def test_every_request_of_a_step_takes_a_slot_also_those_of_sub_agents(start, pl
     runner = AgentSteps(
         runner.satchel, model_of(server, provider), limiter=slots, sub_agents={"reader": own}
     )
-    assert do(runner, "skill", skill="cataloging-apis").output == "Done."
+    done = do(runner, "skill", skill="cataloging-apis")
+    assert (done.output, done.tools) == ("Done.", ("Task", "reader/ReadFile"))
+    assert done.usage.requests == 4
     assert asked == [provider] * 4
     assert len(server.requests) == 4
 
@@ -398,37 +385,3 @@ def test_a_step_has_no_more_time_than_its_limit(start):
     runner, _ = start([Reply("late", delay=3)], limits=Limits(seconds=0.3))
     failed = failure(runner)
     assert (failed.code, failed.retryable) == ("TIMEOUT", True)
-
-
-def test_the_host_s_tools_are_held_to_the_same_rules(start, place):
-    make_skill(place, "careful", "Takes care.", disallowed_tools="shout")
-    called = []
-
-    def shout(word: str) -> str:
-        """Say it loudly."""
-        called.append(word)
-        return word.upper()
-
-    def script(request):
-        if not request.results:
-            return Reply(calls=[("shout", {"word": "hi"})])
-        return request.results[0].text
-
-    runner, _ = start(script, tools=[shout])
-    assert do(runner, "skill", skill="cataloging-apis").output == "HI"
-    assert "forbids" in do(runner, "skill", skill="careful").output
-    assert called == ["hi"]
-
-
-def test_what_the_skill_allows_needs_no_person_and_only_there(start, place):
-    make_tool_skill(place, "weather", more=NETWORK)
-    make_skill(place, "bold", "Is bold.", allowed_tools="weather_run")
-
-    def script(request):
-        if not request.results:
-            return Reply(calls=[("weather_run", {})])
-        return request.results[0].text
-
-    runner, _ = start(script)
-    assert "needs a person's approval" in do(runner, "skill", skill="cataloging-apis").output
-    assert "approval" not in do(runner, "skill", skill="bold").output

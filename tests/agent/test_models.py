@@ -1,6 +1,7 @@
-"""A provider behind a limiter: a slot for each request, and requests that are repeated politely.
+"""Providers that are busy: a slot for each request, and requests that are repeated politely.
 
-Over the wire: the real SDKs and a scripted server. The limiter here only counts.
+Over the wire: the real SDKs, a scripted server, and the time between two requests. The limiter here
+only counts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.models.fallback import FallbackModel
 
 from model_server import ModelServer, Reply, model_of
+from satchel import Satchel
+from satchel.agent import Agent, Limits
 from satchel.agent.models import MAX_RETRY_AFTER_S, RateLimitedModel, is_temporary, rate_limited
+from satchel.errors import ModelFailed
+from satchel.testing import make_project
 
 PROVIDERS = ["anthropic", "openai", "openai-responses"]
 BUSY = Reply("too many requests", status=429, headers={"retry-after": "1"})
@@ -49,16 +54,10 @@ class Counting:
 def ask():
     """Ask a limited model some questions at once: answers or errors, requests, and the limiter."""
 
-    def run(script, *said, provider="anthropic", stream=False, retries=4, most=1_000, seen=None):
+    def run(script, *said, provider="anthropic", most=1_000):
         async def one(loop, text):
             try:
-                if not stream:
-                    return (await loop.run(text)).output
-                async with loop.run_stream(text) as result:
-                    pieces = [piece async for piece in result.stream_text(delta=True)]
-                    if seen is not None:
-                        seen.append(len(pieces))
-                    return "".join(pieces)
+                return (await loop.run(text)).output
             except ModelAPIError as exc:
                 return exc
 
@@ -66,9 +65,7 @@ def ask():
             limiter: Any = Counting(most)
             with ModelServer(script) as server:
                 async with httpx2.AsyncClient(trust_env=False) as client:
-                    model = rate_limited(
-                        model_of(server, provider, http_client=client), limiter, retries=retries
-                    )
+                    model = rate_limited(model_of(server, provider, http_client=client), limiter)
                     loop = Loop(model, model_settings={"max_retries": 5})
                     answers = await asyncio.gather(*(one(loop, text) for text in said))
                 return answers, server.requests, limiter
@@ -82,10 +79,9 @@ def waits(requests):
     return [now.at - before.at for before, now in pairwise(requests)]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_each_request_takes_a_slot_and_waits_as_the_provider_says(ask, provider, stream):
-    answers, requests, limiter = ask([BUSY, "done"], "hello", provider=provider, stream=stream)
+def test_each_request_takes_a_slot_and_waits_as_the_provider_says(ask, provider):
+    answers, requests, limiter = ask([BUSY, "done"], "hello", provider=provider)
     assert answers == ["done"]
     assert [wait >= 1.0 for wait in waits(requests)] == [True]
     assert requests[0].body == requests[1].body
@@ -93,35 +89,25 @@ def test_each_request_takes_a_slot_and_waits_as_the_provider_says(ask, provider,
     assert limiter.held == 0
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_slot_is_free_while_its_owner_waits_for_the_next_try(ask, stream):
+def test_a_slot_is_free_while_its_owner_waits_for_the_next_try(ask):
     def script(request):
         first = sum(one.last_user == request.last_user for one in server_requests) == 0
         server_requests.append(request)
         return BUSY if request.last_user == "busy" and first else request.last_user
 
     server_requests = []
-    answers, requests, limiter = ask(script, "busy", "other", stream=stream, most=1)
+    answers, requests, limiter = ask(script, "busy", "other", most=1)
     assert answers == ["busy", "other"]
     assert limiter.most_held == 1
     assert [one.last_user for one in requests] == ["busy", "other", "busy"]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_slot_is_held_until_the_answer_is_there(ask, stream):
+def test_a_slot_is_held_until_the_answer_is_there(ask):
     script = [Reply("one", delay=0.2, pause=0.05)] * 3
-    answers, requests, limiter = ask(script, "a", "b", "c", stream=stream, most=1)
+    answers, requests, limiter = ask(script, "a", "b", "c", most=1)
     assert answers == ["one"] * 3
     assert limiter.most_held == 1
     assert min(waits(requests)) >= 0.2
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_what_can_never_work_is_not_tried_again(ask, status):
-    [failed], requests, _ = ask([Reply("no", status=status)], "hello")
-    assert failed.status_code == status
-    assert not is_temporary(failed)
-    assert len(requests) == 1
 
 
 def test_a_provider_that_wants_hours_is_not_waited_for(ask):
@@ -130,13 +116,6 @@ def test_a_provider_that_wants_hours_is_not_waited_for(ask):
     assert failed.retry_after == MAX_RETRY_AFTER_S + 1
     assert is_temporary(failed)
     assert len(requests) == 1
-
-
-def test_a_stream_that_breaks_after_its_first_piece_is_not_repeated(ask):
-    [failed], requests, limiter = ask([Reply("one two three", cut=4)], "hello", stream=True)
-    assert isinstance(failed, ModelAPIError)
-    assert len(requests) == 1
-    assert limiter.held == 0
 
 
 def test_a_cancelled_request_gives_its_slot_back():
@@ -172,3 +151,62 @@ def test_each_model_of_a_fallback_has_slots_of_its_own_provider():
     output, asked, both = asyncio.run(main())
     assert (output, asked) == ("fine", ["anthropic", "openai"])
     assert not any(isinstance(one, RateLimitedModel) for one in both.models)
+
+
+# --- without a limiter: the SDK asks again --------------------------------------------------
+
+
+@pytest.fixture
+def converse(tmp_path):
+    """Run an agent whose model follows a script; returns its answers and the requests."""
+
+    def run(script, *said, provider="anthropic", **limits):
+        async def main():
+            with ModelServer(script) as server:
+                async with httpx2.AsyncClient(trust_env=False) as client:
+                    satchel = Satchel.for_project(make_project(tmp_path, "tea"), trust="all")
+                    model = model_of(server, provider, http_client=client)
+                    agent = Agent(satchel, model, limits=Limits(**limits))
+                    answers = []
+                    for text in said:
+                        try:
+                            answers.append((await agent.run(text)).text)
+                        except ModelFailed as exc:
+                            answers.append(exc)
+                    agent.close()
+                return answers, server.requests
+
+        return asyncio.run(main())
+
+    return run
+
+
+@pytest.mark.req("D7")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_wait_that_the_provider_asks_for_is_kept(converse, provider):
+    answers, requests = converse([BUSY, "done"], "hello", provider=provider)
+    assert answers == ["done"]
+    assert [wait >= 1.0 for wait in waits(requests)] == [True]
+    assert requests[0].body == requests[1].body
+
+
+@pytest.mark.req("D7")
+def test_an_overloaded_provider_is_asked_a_little_later_each_time(converse):
+    script = [OVERLOADED, Reply(status=500), Reply(status=503), "done"]
+    answers, requests = converse(script, "hello")
+    assert answers == ["done"]
+    first, second, third = waits(requests)
+    # Half a second, one, two; each up to a quarter shorter, so that not all come back at once.
+    assert first > 0.37
+    assert second > 0.74
+    assert third > 1.49
+
+
+@pytest.mark.req("D7")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_it_gives_up_after_as_many_times_as_the_host_said(converse, provider):
+    quick = Reply("too many requests", status=429, headers={"retry-after-ms": "10"})
+    [failed], requests = converse(lambda request: quick, "hello", provider=provider, http_retries=2)
+    assert isinstance(failed, ModelFailed)
+    assert "429" in str(failed)
+    assert len(requests) == 3

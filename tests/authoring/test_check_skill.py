@@ -53,16 +53,6 @@ def test_every_box_of_the_lists_is_a_rule():
     assert boxes == {*(f"A{at}" for at in range(1, 19)), *(f"B{at}" for at in range(1, 13))}
 
 
-def test_packages_are_judged_by_file(tmp_path):
-    skill = write_good(tmp_path, "python")
-    skill.write("requirements.txt", "tableforge==2.0\n\n-e .\nhttps://example.org/a.whl\n")
-    (report,) = check_folder(str(skill.folder))
-    (slip,) = [one for one in report.verdicts if one.state == "fail"]
-    assert (slip.rule, os.path.basename(slip.path)) == ("packages", "requirements.txt")
-    assert "`requirements.txt` may only name published packages" in slip.message
-    assert "`-e .`" in slip.message
-
-
 # --- skills of strangers --------------------------------------------------------------------
 
 

@@ -10,13 +10,12 @@ from satchel import Satchel
 from satchel.authoring.trigger_tests import (
     TriggerResult,
     run_prompt,
-    run_subjects,
     skill_at,
     skills_with,
 )
 from satchel.detect import BaseDetector, Match
 from satchel.errors import InvalidInput, NotFound, SkillBroken
-from satchel.skill.trigger_file import FILE, TriggerPrompt, load_triggers
+from satchel.skill.trigger_file import TriggerPrompt
 from satchel.testing import make_skill, make_tool_skill
 
 pytestmark = pytest.mark.req("C3")
@@ -91,31 +90,22 @@ def test_every_cell_of_the_table(satchel, detector):
         *should("Build a spreadsheet with charts and formulas"),
         *should_not("Reviews of source code: style and bugs"),
         *should_not("Translates German text into French and Spanish", instead="translation"),
+        *should_not("Fill in the fields of this PDF form", instead="translation"),
     ]
     result = _result(satchel, detector, "code-review", prompts)
-    hit, missed, fired, quiet = result.rows
-    assert [row.chosen for row in result.rows] == [True, False, True, False]
-    assert [row.ok for row in result.rows] == [True, False, False, True]
+    hit, missed, fired, quiet, elsewhere = result.rows
+    assert [row.chosen for row in result.rows] == [True, False, True, False, False]
+    assert [row.ok for row in result.rows] == [True, False, False, True, False]
     assert (hit.rank, fired.rank) == (1, 1)
     assert missed.rivals[0].name == "spreadsheets"
     assert any("charts" in piece for piece in missed.rivals[0].evidence)
     assert fired.own is not None
     assert any("bugs" in piece for piece in fired.own.evidence)
-    assert quiet.instead
+    assert (quiet.instead, elsewhere.instead) == (True, False)
     assert not result.ok
     told = result.to_dict()
-    assert [row["ok"] for row in told["prompts"]] == [True, False, False, True]
+    assert [row["ok"] for row in told["prompts"]] == [row.ok for row in result.rows]
     assert told["prompts"][3]["instead_chosen"] is True
-
-
-def test_what_should_be_chosen_instead_is_looked_for(satchel, detector):
-    prompts = should_not("Fill in the fields of this PDF form", instead="translation")
-    result = _result(satchel, detector, "code-review", prompts)
-    (row,) = result.rows
-    assert not row.chosen
-    assert not row.instead
-    assert not row.ok
-    assert not result.ok
 
 
 # --- the line-up --------------------------------------------------------------------------
@@ -166,20 +156,3 @@ def test_a_folder_without_a_skill_says_so(tmp_path):
     (tmp_path / "SKILL.md").write_text("# Only a heading\n")
     with pytest.raises(SkillBroken, match="is not a skill"):
         skill_at(str(tmp_path))
-
-
-# --- a whole run --------------------------------------------------------------------------
-
-
-def test_the_prompts_of_several_skills_are_run(tmp_path):
-    satchel = make_library(tmp_path)
-    folder = tmp_path / "elsewhere" / "sculpture"
-    make_skill(tmp_path / "elsewhere", "sculpture", "Carves marble statues.")
-    (folder / FILE).parent.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_text("should:\n  - Carve a marble statue\nshould_not:\n  - Fill a PDF\n")
-    skill, triggers = skill_at(str(folder)), load_triggers(str(folder))
-    assert triggers is not None
-    told: list[tuple[str, int, int]] = []
-    (result,) = run_subjects(satchel, [(skill, triggers)], lambda *step: told.append(step))
-    assert [row.ok for row in result.rows] == [True, True]
-    assert told == [("sculpture", 1, 2), ("sculpture", 2, 2)]

@@ -7,7 +7,6 @@ Content-Security-Policy, responses of 500. Any of these fails the test.
 from __future__ import annotations
 
 import asyncio
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 SLOW = 10_000
 """Milliseconds to wait for a page on a busy machine."""
-TRACED = os.environ.get("TRACE") == "1"
 _REPORT = pytest.StashKey[Any]()
 
 
@@ -120,22 +118,18 @@ def sessions() -> dict[str, Any]:
 
 @pytest.fixture
 def come(chromium, sessions, request, tmp_path) -> Iterator[Any]:
-    """Open windows: `come(house)`, with `dark=`, `zh=`, `width=`, `script=False`, `fresh=True`.
+    """Open windows: `come(house)`, with `width=`, `script=False`, `fresh=True`.
 
     One link opens one session, which later windows share unless they are `fresh`. After a failure,
-    a screenshot and the page of every window are in the test's folder; with `TRACE=1`, which takes
-    a third longer, also a trace.
+    a screenshot and the page of every window are in the test's folder.
     """
     with ExitStack() as stack:
         visitors: list[Visitor] = []
 
-        def enter(
-            house: House, *, dark=False, zh=False, width=0, script=True, fresh=False
-        ) -> Visitor:
+        def enter(house: House, *, width=0, script=True, fresh=False) -> Visitor:
             known = None if fresh else sessions.get(house.base)
             context = chromium.new_context(
-                color_scheme="dark" if dark else "light",
-                locale="zh-CN" if zh else "en-GB",
+                locale="en-GB",
                 viewport={**WINDOW, "width": width} if width else WINDOW,
                 java_script_enabled=script,
                 storage_state=known,
@@ -143,8 +137,6 @@ def come(chromium, sessions, request, tmp_path) -> Iterator[Any]:
                 accept_downloads=False,
             )
             stack.callback(context.close)
-            if TRACED:
-                context.tracing.start(snapshots=True, title=request.node.name)
             made = Visitor(context, house)
             visitors.append(made)
             if known is None:
@@ -169,11 +161,9 @@ def _keep(visitor: Visitor, folder: Any, number: int) -> str:
     try:
         page.screenshot(path=folder / f"{name}.png", full_page=True)
         (folder / f"{name}.html").write_text(page.content(), encoding="utf-8")
-        if TRACED:
-            visitor.context.tracing.stop(path=folder / f"{name}.zip")
     except Error as exc:  # the failure of the test counts, not that of its screenshot
         words.append(f"not all was kept: {exc}")
-    words.append(f"see {folder}/{name}.png and .html; with TRACE=1, `playwright show-trace` a .zip")
+    words.append(f"see {folder}/{name}.png and .html")
     return "\n".join(words)
 
 

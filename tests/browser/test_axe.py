@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious on any page: light and dark, English and Chinese."""
+"""axe-core finds nothing serious on any page, light and dark; screenshots and assets are known."""
 
 from __future__ import annotations
 
@@ -54,3 +54,30 @@ def test_no_page_has_a_serious_violation(chromium, demo, axe, zh):
         wrong += [f"page `{shot.name}{look.ending}`: {one}" for one in found]
     assert seen == len(screens.SHOTS)
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_pictures_of_the_documentation_are_those_of_the_script():
+    assert screens.wrong_names() == []
+
+
+def test_every_page_has_a_name_of_its_own():
+    names = [shot.name for shot in screens.SHOTS]
+    assert len(set(names)) == len(names)
+    assert not any(name.endswith(("-dark", "-zh")) for name in names)
+
+
+def test_htmx_is_the_file_that_we_know():
+    with open(assets.TARGET, "rb") as file:
+        assert file.read() == assets.read(assets.modules(), assets.HTMX)
+
+
+def test_another_file_is_refused_with_the_next_step(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(assets, "TARGET", str(tmp_path / "htmx.min.js"))
+    assert assets.main([str(tmp_path)]) == 1
+    assert "hint: Run `npm ci" in capsys.readouterr().err
+    file = tmp_path.joinpath(*assets.HTMX)
+    file.parent.mkdir(parents=True)
+    file.write_text("evil()")
+    assert assets.main([str(tmp_path)]) == 1
+    assert "digest" in capsys.readouterr().err
+    assert not (tmp_path / "htmx.min.js").exists()

@@ -127,9 +127,16 @@ def test_enter_in_an_answer_approves(come, house, ask_people, script):
     page = visitor.go(f"/goals/{name}")
     asked: list[str] = []
     page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    if script:
+        page.locator("#box-ask").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#step [data-of=ask]")).to_be_visible()
+        page.evaluate("window.sameWindow = true")
     page.locator("input[type=number]").fill("3")
     if script:
         page.keyboard.press("Enter")
+        expect(page.locator("#step [data-of=ask]")).to_have_attribute("data-state", "done")
+        assert page.evaluate("window.sameWindow"), "the page was not loaded again"
     else:
         with page.expect_navigation():
             page.keyboard.press("Enter")

@@ -42,46 +42,9 @@ def agent(house, monkeypatch):
     satchel.close()
 
 
-def pack(path, *, name="prune-trees", description="Prunes trees. Use in winter.", **files):
-    """A zip with one skill."""
-    with zipfile.ZipFile(path, "w") as archive:
-        text = f"---\nname: {name}\ndescription: {description}\n---\n# Do it\n"
-        archive.writestr(f"{name}/SKILL.md", text)
-        for file, content in files.items():
-            archive.writestr(f"{name}/{file}", content)
-    return path
-
-
 def row(page, name):
     """The row of a skill in the list."""
     return page.locator("tr.skill").filter(has=page.locator(".naming", has_text=name))
-
-
-def open_skill(page, name):
-    """Click beside the name in the row of a skill, and wait for its page."""
-    row(page, name).locator(".state").click()
-    page.wait_for_url("**/skill?**")
-    expect(page.get_by_role("heading", name=name).first).to_be_visible()
-
-
-def say_yes(page, words):
-    """Confirm a plan, and wait for the list."""
-    page.get_by_role("button", name=words, exact=True).click()
-    page.wait_for_url("**/skills?**")
-
-
-@pytest.mark.req("B5", "B10")
-def test_the_toolbar_opens_the_list(visitor, house):
-    page = visitor.go("/health")
-    page.get_by_role("navigation", name="Main").get_by_role("link", name="Skills").click()
-    page.wait_for_url("**/skills")
-    heads = page.locator("table.skills thead th").all_inner_texts()
-    assert [one.strip() for one in heads][1:4] == ["Name", "Description", "Source"]
-    assert house.project.name in page.title()
-    mine = row(page, "harvest-apples")
-    expect(mine).to_contain_text("Harvests apples. Use in autumn.")
-    expect(mine.locator(".source")).to_have_text("Own")
-    expect(row(page, "write-a-skill").locator(".source")).to_have_text("Built-in")
 
 
 @pytest.mark.req("B6", "B9", "B10")
@@ -103,25 +66,39 @@ def test_what_is_added_is_in_the_agents_next_request(visitor, house, agent):
     assert "store-pears" in agent.tools().call("Skill", {"name": "store-pears"}).text
 
 
-@pytest.mark.req("B8", "B10")
-def test_a_zip_is_scanned_shown_and_only_then_installed(visitor, house, agent, tmp_path):
-    page = visitor.go("/skills")
-    page.get_by_role("navigation", name="Main").get_by_role("link", name="Import").click()
-    way = page.get_by_role("region", name="Archive")
-    archive = pack(tmp_path / "prune-trees.zip", **{"scripts/saw.py": "print('saw')\n"})
-    way.get_by_label("File").set_input_files(archive)
-    way.get_by_role("button", name="Preview import").click()
+@pytest.mark.req("B8", "B9", "B10")
+def test_the_button_counts_what_is_ticked(visitor, house, agent, tmp_path):
+    house.skill("fold-paper", "Folds paper. Use when asked.", body="# Old\n")
+    with zipfile.ZipFile(tmp_path / "office.zip", "w") as archive:
+        for name in ("cut-paper", "glue-paper", "fold-paper"):
+            text = f"---\nname: {name}\ndescription: Does {name}. Use when asked.\n---\n# Do\n"
+            archive.writestr(f"{name}/SKILL.md", text)
+        archive.writestr("glue-paper/scripts/glue.py", "print('glue')\n")
+    page = visitor.go("/skills/import")
+    page.locator("#zip-file").set_input_files(tmp_path / "office.zip")
+    page.locator("form[data-upload=zip] button.primary").click()
     page.wait_for_url("**/plans/**")
-    step = page.get_by_role("region", name="prune-trees")
+    step = page.get_by_role("region", name="glue-paper")
     expect(step).to_contain_text("Scan: ")
     step.locator("summary", has_text="2 files").click()
-    step.locator("summary", has_text="scripts/saw.py").click()
-    expect(step.locator(".diff-slot", has_text="print('saw')")).to_be_visible()
-    assert not (house.skills / "prune-trees").exists()
-    say_yes(page, "Install 1 skill")
-    assert (house.skills / "prune-trees" / "scripts" / "saw.py").read_text() == "print('saw')\n"
-    expect(row(page, "prune-trees")).to_be_visible()
-    assert "Prunes trees. Use in winter." in agent.catalogue().text
+    step.locator("summary", has_text="scripts/glue.py").click()
+    expect(step.locator(".diff-slot", has_text="print('glue')")).to_be_visible()
+    button = page.locator("[data-install]")
+    expect(button).to_have_text("Install 2 skills")
+    page.get_by_role("checkbox", name="glue-paper").uncheck()
+    expect(button).to_have_text("Install 1 skill")
+    page.get_by_role("checkbox", name="cut-paper").uncheck()
+    expect(button).to_be_disabled()
+    page.get_by_role("checkbox", name="Select all").check()
+    expect(button).to_have_text("Install 3 skills")
+    page.get_by_role("checkbox", name="fold-paper").uncheck()
+    assert not (house.skills / "glue-paper").exists()
+    button.click()
+    page.wait_for_url("**/skills?**")
+    expect(row(page, "glue-paper")).to_be_visible()
+    assert (house.skills / "glue-paper" / "scripts" / "glue.py").read_text() == "print('glue')\n"
+    assert "# Old" in (house.skills / "fold-paper" / "SKILL.md").read_text()
+    assert "Does glue-paper. Use when asked." in agent.catalogue().text
 
 
 @pytest.mark.req("B8", "B10")
@@ -137,34 +114,21 @@ def test_a_folder_is_imported_by_the_folder_picker(visitor, house, tmp_path):
     way.get_by_label("Folder").set_input_files(folder)
     way.get_by_role("button", name="Preview import").click()
     page.wait_for_url("**/plans/**")
-    say_yes(page, "Install 1 skill")
+    page.get_by_role("button", name="Install 1 skill", exact=True).click()
+    page.wait_for_url("**/skills?**")
     assert (house.skills / "sow-seeds" / "notes" / "depth.md").read_text() == "Two centimetres.\n"
     expect(row(page, "sow-seeds")).to_be_visible()
 
 
-@pytest.mark.req("B7", "B9", "B10")
-def test_a_users_skill_is_deleted_after_a_yes_and_comes_back_by_undo(visitor, house, agent):
-    house.skill("burn-leaves", "Burns leaves. Use never.")
-    assert "Burns leaves." in agent.catalogue().text
-    page = visitor.go("/skills")
-    open_skill(page, "burn-leaves")
-    page.get_by_role("button", name="Remove…").click()
-    page.wait_for_url("**/plans/**")
-    assert (house.skills / "burn-leaves").is_dir()
-    page.locator(".decide button.danger").click()
-    page.wait_for_url("**/skills?**")
-    assert not (house.skills / "burn-leaves").exists()
-    assert "Burns leaves." not in agent.catalogue().text
-    page.get_by_role("button", name="Undo").click()
-    expect(row(page, "burn-leaves")).to_be_visible()
-    assert (house.skills / "burn-leaves" / "SKILL.md").is_file()
-    assert "Burns leaves." in agent.catalogue().text
-
-
 @pytest.mark.req("B10")
 def test_a_row_opens_the_skill_and_its_files(visitor):
-    page = visitor.go("/skills")
-    open_skill(page, "harvest-apples")
+    page = visitor.go("/health")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Skills").click()
+    page.wait_for_url("**/skills")
+    expect(row(page, "write-a-skill").locator(".source")).to_have_text("Built-in")
+    row(page, "harvest-apples").locator(".state").click()  # beside its name
+    page.wait_for_url("**/skill?**")
+    expect(page.get_by_role("heading", name="harvest-apples").first).to_be_visible()
     look = page.locator(".look")
     expect(look.get_by_role("heading", name="Harvest", exact=True)).to_be_visible()  # rendered
     expect(look.locator("strong", has_text="ripe")).to_be_visible()
@@ -211,9 +175,12 @@ def test_a_phone_shows_the_first_skill_in_the_upper_half_and_nothing_overflows(c
     page = come(house, width=390).go("/skills")
     top = page.locator("tr.skill").first.evaluate("one => one.getBoundingClientRect().bottom")
     assert top < 400
-    for path in ("/skills", "/skill?ref=.agents/skills/harvest-apples", "/catalogue"):
+    for path in (
+        "/skills", "/skill?ref=.agents/skills/harvest-apples", "/catalogue", "/goals",
+        "/goals/+new", "/skills/import", "/history", "/health",
+    ):  # fmt: skip
         page.goto(house.base + path)
-        expect(page.locator("main")).to_be_visible()
+        page.wait_for_function("() => !document.querySelector('.working')")
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert page.evaluate(wide) <= 0, path
 
@@ -231,7 +198,8 @@ def test_the_theme_is_kept_and_there_before_the_first_paint(visitor):
     assert page.locator("html").get_attribute("data-theme") is None
 
 
-def test_chosen_skills_are_removed_together(visitor, house):
+@pytest.mark.req("B7", "B9", "B10")
+def test_chosen_skills_are_removed_together(visitor, house, agent):
     house.skill("rake-leaves", "Rakes leaves. Use in October.")
     house.skill("sweep-paths", "Sweeps paths. Use in October.")
     page = visitor.go("/skills?q=October")
@@ -239,10 +207,15 @@ def test_chosen_skills_are_removed_together(visitor, house):
         page.get_by_label(f"Select {name}").check()
     page.locator(".bulk").get_by_role("button", name="Remove…").click()
     page.wait_for_url("**/plans/**")
+    assert "Rakes leaves." in agent.catalogue().text
     page.locator(".decide button.danger").click()
     page.wait_for_url("**/skills?**")
     assert not (house.skills / "rake-leaves").exists()
     assert not (house.skills / "sweep-paths").exists()
+    assert "Rakes leaves." not in agent.catalogue().text
+    page.get_by_role("button", name="Undo").click()
+    expect(row(page, "rake-leaves")).to_be_visible()
+    assert "Rakes leaves." in agent.catalogue().text
 
 
 @pytest.mark.req("B10")

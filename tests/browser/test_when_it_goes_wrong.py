@@ -32,8 +32,9 @@ def test_a_click_that_reaches_nobody_says_so_and_works_later(visitor):
     expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
 
 
-def test_what_was_typed_stays_when_it_cannot_be_saved(visitor, house):
-    for words in ("ERR_FAILED", "502", "htmx:"):
+def test_what_was_typed_stays_when_it_cannot_be_saved(come, house):
+    visitor = come(house, fresh=True)
+    for words in ("ERR_FAILED", "502", "401", "htmx:"):
         visitor.allow(words)
     house.skill("glue-joints", "Glues joints. Use for chairs.")
     page = visitor.go("/skill/edit?ref=.agents/skills/glue-joints")
@@ -56,6 +57,14 @@ def test_what_was_typed_stays_when_it_cannot_be_saved(visitor, house):
     expect(page.locator("#notes")).to_have_text(away)
     expect(text).to_have_value(typed)
     page.unroute_all()
+    visitor.context.clear_cookies()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("alert").first).to_contain_text("You are signed out")
+    expect(text).to_have_value(typed)
+    other = visitor.context.new_page()
+    other.goto(house.server.link())
+    other.close()
+    page.bring_to_front()
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notes")).to_contain_text("Saved")
     assert (house.skills / "glue-joints" / "SKILL.md").read_text() == typed

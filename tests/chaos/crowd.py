@@ -1,31 +1,28 @@
 """Many processes write at once, and readers look on without a lock.
 
-    python crowd.py write PROJECT SEED OPERATIONS
-    python crowd.py read PROJECT SEED
-
-A writer says at the end what it did. A reader reads until it is told to stop, by the end of its
-input, and says whether it ever saw a skill whose files do not belong together.
+A reader reads until all writers have ended, and says whether it ever saw a skill whose files do
+not belong together.
 """
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
+import queue
 import random
 import re
-import subprocess
-import sys
-import threading
 import time
-from typing import Any, NamedTuple
-
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chaos import works
 from satchel.errors import Conflict, SatchelError
 from satchel.library.lockfile import pending_changes, read_lock
 from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree, read_whole
 from satchel.store.trees import digest_at
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+    from multiprocessing.synchronize import Event
 
 SKILLS = tuple(f"skill-{number}" for number in range(40))
 TRIES = 200
@@ -49,37 +46,29 @@ class Outcome(NamedTuple):
 
 def gather(project: str, writers: int, operations: int, readers: int, limit: float) -> Outcome:
     """Let them all loose; `limit` is when a deadlock is called one."""
-    here = os.path.abspath(__file__)
-    source = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), "src")
-    environment = {**os.environ, "PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def start(*words: object) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, here, *map(str, words)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-
     began = time.monotonic()
-    reading = [start("read", project, seed) for seed in range(readers)]
-    writing = [start("write", project, seed, operations) for seed in range(writers)]
+    spawn = multiprocessing.get_context("spawn")
+    told, over = spawn.Queue(), spawn.Event()
+    reading = [spawn.Process(target=read, args=(told, over, project, n)) for n in range(readers)]
+    writing = [
+        spawn.Process(target=write, args=(told, project, n, operations)) for n in range(writers)
+    ]
     harm: list[str] = []
-    told: dict[str, list[dict[str, Any]]] = {"write": [], "read": []}
-    for kind, processes in (("write", writing), ("read", reading)):
-        for process in processes:
-            try:
-                left = max(1.0, limit - (time.monotonic() - began))
-                said, _ = process.communicate(timeout=left)
-                told[kind].append(json.loads(said))
-            except (subprocess.TimeoutExpired, ValueError) as exc:
-                process.kill()
-                process.communicate()
-                harm.append(f"a process that should {kind} did not end well: {exc}")
+    reports: list[dict[str, Any]] = []
+    for process in reading + writing:
+        process.start()
+    try:
+        for number in range(writers + readers):
+            if number == writers:  # readers go on until all writers have ended
+                over.set()
+            reports.append(told.get(timeout=max(1.0, limit - (time.monotonic() - began))))
+    except queue.Empty:
+        harm.append("a process did not end")
+    finally:
+        for process in reading + writing:
+            process.kill()
+            process.join()
     seconds = time.monotonic() - began
-    for report in told["write"] + told["read"]:
-        harm += report["harm"]
     scope = works.scope_of(project)
     lock = read_lock(scope.lock)
     for skill in SKILLS:
@@ -91,17 +80,17 @@ def gather(project: str, writers: int, operations: int, readers: int, limit: flo
     return Outcome(
         writers,
         readers,
-        sum(report["done"] for report in told["write"]),
-        sum(report["conflicts"] for report in told["write"]),
-        sum(report["reads"] for report in told["read"]),
-        sum(report["retries"] for report in told["read"]),
-        max((report["most"] for report in told["read"]), default=0),
+        sum(one.get("done", 0) for one in reports),
+        sum(one.get("conflicts", 0) for one in reports),
+        sum(one.get("reads", 0) for one in reports),
+        sum(one.get("retries", 0) for one in reports),
+        max((one.get("most", 0) for one in reports), default=0),
         seconds,
-        harm,
+        harm + [line for one in reports for line in one["harm"]],
     )
 
 
-def write(project: str, seed: int, operations: int) -> dict[str, Any]:
+def write(told: Queue[Any], project: str, seed: int, operations: int) -> None:
     """Mixed operations on skills that everybody changes."""
     chance = random.Random(seed)
     scope = works.scope_of(project)
@@ -118,17 +107,13 @@ def write(project: str, seed: int, operations: int) -> dict[str, Any]:
             done += 1
         except Conflict:
             conflicts += 1
-        except SatchelError as exc:
-            harm.append(f"{op}: {type(exc).__name__}: {exc.message}")
         except Exception as exc:  # noqa: BLE001 - every error is reported
             harm.append(f"{op}: {type(exc).__name__}: {exc}")
-    return {"done": done, "conflicts": conflicts, "harm": harm}
+    told.put({"done": done, "conflicts": conflicts, "harm": harm})
 
 
-def read(project: str, seed: int) -> dict[str, Any]:
-    """Look at skills until the input ends."""
-    over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+def read(told: Queue[Any], over: Event, project: str, seed: int) -> None:
+    """Look at skills until the writers have ended."""
     chance = random.Random(seed)
     reads = retries = most = 0
     harm: list[str] = []
@@ -141,7 +126,7 @@ def read(project: str, seed: int) -> dict[str, Any]:
         most = max(most, tries)
         if wrong:
             harm.append(f"`{skill}`: {wrong}")
-    return {"reads": reads, "retries": retries, "most": most, "harm": harm[:20]}
+    told.put({"reads": reads, "retries": retries, "most": most, "harm": harm[:20]})
 
 
 def look(project: str, skill: str) -> tuple[int, str]:
@@ -168,12 +153,3 @@ def look(project: str, skill: str) -> tuple[int, str]:
         }
         return tries, "" if len(versions) <= 1 else f"torn: {sorted(versions)}"
     return TRIES, "it never came to rest"
-
-
-if __name__ == "__main__":
-    words = sys.argv[2:]
-    if sys.argv[1] == "write":
-        report = write(words[0], int(words[1]), int(words[2]))
-    else:
-        report = read(words[0], int(words[1]))
-    sys.stdout.write(json.dumps(report))

@@ -121,22 +121,17 @@ class Bench:
         """Do it once under `strace`; returns the project, the output of the child, and the log."""
         project = self._project(operation)
         log = os.path.join(self._folder, "strace.log")
-        self._server.send({
-            "job": "once", "project": project, "op": operation.op, "changes": operation.after,
-        })  # fmt: skip
-        child = self._server.read()["child"]
+        child = self._server.begin(project, operation.op, operation.after)
         words = [word for rule in rules for word in ("-e", rule)]
         tracer = subprocess.Popen(
             ["strace", "-o", log, *words, "-p", str(child)], stderr=subprocess.PIPE, text=True
         )
-        said: dict[str, Any] = {}
         try:
             assert tracer.stderr is not None
             line = tracer.stderr.readline()
             assert "attached" in line, f"strace cannot attach: {line}"
             self._server.send({"go": True})
-            while "ended" not in said:
-                said.update(self._server.read())
+            said = self._server.end()
             tracer.communicate(timeout=30)
         except BaseException:
             # What hangs must not go on after the test, with a log that fills the disk.

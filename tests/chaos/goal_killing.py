@@ -167,7 +167,6 @@ class Trial:
         self.workers = workers
         self.batch = goals
         self.names: list[str] = []
-        self.done: set[str] = set()
         self.recorded: dict[tuple[str, str], str] = {}
         """What a look at a random moment found recorded."""
         self.client: Any = None
@@ -196,11 +195,10 @@ class Trial:
             line.goal for line in self.workers.lines() if (line.what, line.step) == ("end", "s9")
         }
 
-    async def left(self) -> bool:
-        """Whether there is enough to do; submits more when there is not."""
+    async def left(self) -> None:
+        """Submit more when there is not enough to do."""
         if len(self.names) - len(await asyncio.to_thread(self.ended)) < 12:
             await self.submit()
-        return True
 
     async def look(self, count: int = 3) -> None:
         """Remember what some goals have recorded now."""
@@ -225,6 +223,9 @@ class Trial:
         results: dict[str, Any] = {}
         for name in self.names:
             results[name] = await self.client.wait(name, max(0.1, end - time.monotonic()))
+            while results[name].state == "queued" and time.monotonic() < end:
+                await asyncio.sleep(0.05)  # `local` does not wait for a process
+                results[name] = await self.client.wait(name, max(0.1, end - time.monotonic()))
         return self.judge(results)
 
     def judge(self, reports: dict[str, Any]) -> Verdict:

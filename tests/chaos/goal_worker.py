@@ -58,6 +58,10 @@ class Simulated:
 
 def engine(kind: str, address: str, folder: str, runner: Any = None, at_once: int = 8) -> Any:
     """An engine, working when it has a runner."""
+    if kind == "local":
+        from satchel.goals.engines.local import LocalEngine
+
+        return LocalEngine(runner, folder)
     if kind == "dbos":
         from satchel.goals.engines.dbos import DbosEngine
 
@@ -70,10 +74,19 @@ def engine(kind: str, address: str, folder: str, runner: Any = None, at_once: in
 async def work(kind: str, address: str, folder: str, at_once: int) -> None:
     runner = Simulated(os.path.join(folder, "steps"))
     async with engine(kind, address, folder, runner, at_once) as opened:
-        task = asyncio.ensure_future(opened.work(drain=5.0))
+        working = resume_all(opened) if kind == "local" else opened.work(drain=5.0)
+        task = asyncio.ensure_future(working)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def resume_all(engine: Any) -> None:
+    """Go on with every goal whose process is gone, as a person would with `goal resume`."""
+    while True:
+        for one in await engine.list(states=("queued",), limit=1_000):
+            await engine.resume(one.id)
+        await asyncio.sleep(0.05)
 
 
 def _say(line: str) -> None:

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from chaos import commands, works
@@ -57,6 +58,18 @@ class Server:
     def send(self, job: dict[str, Any]) -> None:
         self._wire.send(works.dump(job))
 
+    def begin(self, project: str, op: str, changes: works.Changes) -> int:
+        """Fork a child for one operation, which it begins when told to go; its process id."""
+        self.send({"project": project, "op": op, "changes": changes})
+        return self.read()["child"]
+
+    def end(self) -> dict[str, Any]:
+        """Wait until the child has ended; everything that it said."""
+        said: dict[str, Any] = {}
+        while "ended" not in said:
+            said.update(self.read())
+        return said
+
     def close(self) -> None:
         # Both ends of the wire: the reader keeps the socket open otherwise.
         self._lines.close()
@@ -79,8 +92,7 @@ class Tally(NamedTuple):
 
     kills: int
     inside: int
-    """Kills that hit an operation and not the moment between two."""
-    acknowledged: int
+    """Kills that hit an operation before its end."""
     rolled_forward: int
     """Changes that were not acknowledged and are complete all the same."""
     told: int
@@ -91,49 +103,34 @@ class Tally(NamedTuple):
 
 
 def kill_often(server: Server, project: str, count: int, *, seed: int = 1) -> Tally:
-    """Kill `count` times."""
+    """Kill `count` operations, one after the other, on the same skills."""
     chance = random.Random(seed)
     state: works.Changes = dict.fromkeys(SKILLS, "")
-    inside = acknowledged = forward = told = version = done = 0
+    inside = forward = told = 0
     slowest, harm = 0.0, list[str]()
-    longest = 0.1  # about as long as an operation takes
-    while done < count:
-        done += 1
-        server.send({
-            "job": "loop", "project": project, "state": state, "seed": chance.random(),
-            "version": version,
-        })  # fmt: skip
-        child = server.read()["child"]
-        begun: list[Any] | None = None
-        # Some operations pass, then one is hit a few milliseconds after it began.
-        spare, killed = chance.randrange(3), False
-        while "ended" not in (message := server.read()):
-            if "begin" in message:
-                begun = message["begin"]
-                version = max(version, message["begin"][2])
-                if not spare and not killed:
-                    time.sleep(chance.uniform(0, longest if chance.random() < 0.5 else 0.008))
-                    os.kill(child, signal.SIGKILL)
-                    killed = True
-            elif "done" in message:
-                state.update(message["done"][1])
-                begun = None
-                acknowledged += 1
-                spare -= not killed
-            else:
-                raise AssertionError(message)
-        assert message["ended"] == -signal.SIGKILL, message
-        inside += begun is not None
-        found, seconds, said = judge(project, state, begun[1] if begun else {})
-        harm += [f"kill {done}, {begun}: {line}" for line in found]
+    for number in range(1, count + 1):
+        op, changes = commands.choose(chance, state, number)
+        commands.ready(project, op, changes)
+        child = server.begin(project, op, changes)
+        server.send({"go": True})
+        # An operation takes a tenth of a second, and half of the kills hit its beginning.
+        time.sleep(chance.uniform(0, 0.1 if chance.random() < 0.5 else 0.008))
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(child, signal.SIGKILL)
+        said = server.end()
+        begun = changes
+        if "done" in said:
+            state.update(changes)
+            begun = {}
+        else:
+            assert said == {"ended": -signal.SIGKILL}, said
+            inside += 1
+        found, seconds, messages = judge(project, state, begun)
+        harm += [f"kill {number}, {op} {changes}: {line}" for line in found]
         slowest = max(slowest, seconds)
-        told += bool(said)
-        if begun is not None and all(state[skill] == now for skill, now in begun[1].items()):
-            forward += 1
-        if found:  # start again from nothing
-            subprocess.run(["rm", "-rf", os.path.join(project, ".agents")], check=True)
-            state = dict.fromkeys(SKILLS, "")
-    return Tally(done, inside, acknowledged, forward, told, slowest, harm)
+        told += bool(messages)
+        forward += bool(begun) and all(state[skill] == now for skill, now in begun.items())
+    return Tally(count, inside, forward, told, slowest, harm)
 
 
 def judge(

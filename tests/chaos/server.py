@@ -3,13 +3,9 @@
     python server.py DESCRIPTOR
 
 Starting Python takes longer than an operation; a kill should hit the operation. So everything is
-imported once, here. Jobs come as JSON lines over a socket:
-
-    {"job": "loop", "project", "state", "seed", "version"}   operations until killed
-    {"job": "once", "project", "op", "changes"}              one, when told to go
-
-A child says what it begins and what is acknowledged over the same socket. It never uses `write`
-for that: a fault injected into `write` must hit the work, not the report.
+imported once, here. Jobs come as JSON lines over a socket, `{"project", "op", "changes"}`; the
+child begins when the next line comes, and says over the same socket how it ended. It never uses
+`write` for that: a fault injected into `write` must hit the work, not the report.
 """
 
 from __future__ import annotations
@@ -17,11 +13,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import random
 import socket
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -49,9 +45,9 @@ def main() -> None:
             os._exit(code)
         theirs.close()
         wire.send(works.dump({"child": child}))
-        if job["job"] == "once":
-            incoming.readline()
-        ours.send(b"go")
+        incoming.readline()
+        with suppress(BrokenPipeError):  # it was killed before
+            ours.send(b"go")
         _, status = os.waitpid(child, 0)
         ours.close()
         wire.send(works.dump({"ended": os.waitstatus_to_exitcode(status)}))
@@ -64,29 +60,16 @@ def _warm_up() -> None:
 
 
 def _work(job: dict[str, Any], wire: socket.socket, gate: socket.socket) -> int:
-    project = job["project"]
-    if job["job"] == "once":
-        ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # strace may attach
+    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # strace may attach
     gate.recv(2)
-    if job["job"] == "once":
-        try:
-            commands.do(project, job["op"], job["changes"])
-        except SatchelError as exc:
-            report = [type(exc).__name__, exc.message, exc.hint, exc.exit_code]
-            wire.send(works.dump({"error": report}))
-            return exc.exit_code
-        wire.send(works.dump({"done": 1}))
-        return 0
-    chance = random.Random(job["seed"])
-    state, version = dict(job["state"]), job["version"]
-    while True:
-        version += 1
-        op, changes = commands.choose(chance, state, version)
-        commands.ready(project, op, changes)
-        wire.send(works.dump({"begin": [op, changes, version]}))
-        commands.do(project, op, changes)
-        state.update(changes)
-        wire.send(works.dump({"done": [op, changes]}))
+    try:
+        commands.do(job["project"], job["op"], job["changes"])
+    except SatchelError as exc:
+        report = [type(exc).__name__, exc.message, exc.hint, exc.exit_code]
+        wire.send(works.dump({"error": report}))
+        return exc.exit_code
+    wire.send(works.dump({"done": 1}))
+    return 0
 
 
 if __name__ == "__main__":

@@ -112,8 +112,7 @@ def test_check_looks_at_everything_of_the_project(empty):
     assert "✓ words  SKILL.md" in several.out
     assert "`docs.when_to_use` is filled in" not in several.out
     assert empty.run("check", "nothing-like-it").status == 3
-    assert empty.run("check", ".agents").status == 3
-    assert len(json.loads(empty.run("check", ".agents/skills", "--json").out)) == 3
+    assert len(json.loads(empty.run("check", ".agents", "--json").out)) == 3
 
 
 @pytest.mark.req("E9")
@@ -132,27 +131,13 @@ def test_try_exits_by_what_came_of_it(empty):
     assert empty.run("try", "word-count", "--arg", "path=../../etc/passwd").status == 4
     assert empty.run("try", "word-count", "--arg", "path=gone.txt").status == 3
     assert empty.run("try", "word-cuont").status == 3
-    raw = empty.run("try", "word-count", "--json-args", '{"text": "a b"}', "--raw")
-    assert json.loads(raw.out) == {"output": "lines: 1\nwords: 2\ncharacters: 3", "error": ""}
+    done = empty.run("try", "word-count", "--json-args", '{"text": "a b"}')
+    assert done.out == "lines: 1\nwords: 2\ncharacters: 3\n"
     told = json.loads(empty.run("try", "word-count", "--arg", "text=a", "--json").out)
     assert told["envelope"]["data"]["tier"] in {"bwrap", "landlock"}
     assert told["request"] == '{"arguments": {"text": "a", "path": ""}}'
     wrong = empty.run("try", "word-count", "--arg", "text=")
     assert "error: Nothing to count, or two things" in wrong.err
-
-
-def test_a_strangers_tool_is_not_run(empty):
-    empty.run("new", "word-count", "--kind", "python")
-    (empty.project / ".agents/skills").rename(empty.project / "skills")
-    tried = empty.run("try", "word-count", "--arg", "text=a")
-    assert tried.status == 4
-    tested = empty.run("test", "word-count")
-    assert tested.status == 4
-    assert "is not run: untrusted" in tested.err
-    checked = empty.run("check", "word-count", "--run")
-    assert checked.status == 4
-    assert "`word-count` is not run: untrusted (Run `satchel trust`)" in checked.out
-    assert empty.run("check", "word-count").status == 0
 
 
 def test_an_example_without_its_file_makes_a_test_incomplete(empty):
@@ -171,21 +156,3 @@ def test_an_example_without_its_file_makes_a_test_incomplete(empty):
     _edit(empty, "word-count/main.py", " — put its value in quotes", "")
     assert empty.run("test", "word-count").status == 1
     assert empty.run("test", "nothing").status == 3
-
-
-# --- the specification ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (("check", "--spec", ".agents/skills/team/style-guide"), 0),
-        (("check", "--spec", ".agents/skills/fix-yaml"), 0),
-        (("check", "--spec", ".agents/skills/fix-yaml", "--strict"), 1),
-        (("check", "--spec", "skills/plain-text"), 1),
-        (("check", "--spec", "nowhere"), 3),
-        (("check", "--spec", ".agents/skills/code-review/references"), 3),
-    ],
-)
-def test_validate_exits_by_what_it_found(terminal, words, status):
-    assert terminal.run(*words).status == status

@@ -1,36 +1,17 @@
-"""The commands below `config`, and the diagnosis of a missing index."""
+"""The commands below `config`."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+from needs import needs
 from satchel import Satchel
-from satchel.detect.base import BaseDetector
-from satchel.detect.pipeline import SelectionPipeline
 from satchel.settings import SETTINGS
 from tiny_models import write_onnx
-
-
-class Scripted(BaseDetector):
-    """A detector whose index holds `held` skills."""
-
-    def __init__(self, held) -> None:
-        self.held = held
-
-    def detect(self, goal_text, skills):
-        return []
-
-    def indexed(self):
-        return self.held
-
-
-class Plain:
-    """A detector without an index."""
-
-    def detect(self, goal_text, skills):
-        return []
 
 
 def test_the_one_that_ships_builds_and_then_has_little_to_do(terminal):
@@ -58,14 +39,11 @@ def test_vectors_are_counted_and_made_anew(empty):
     assert done.out.startswith("3 skills")
     # The model does not read the third one: that is left to words.
     assert "embeddings: 2 skills (~/tiny)" in done.out
-    lacking = "No embedding for `notes`: the model does not know this script"
-    assert lacking in " ".join(done.err.split())
     (kept,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.npy")
     empty.run("config", "index", **on)
     assert kept.exists()
     told = json.loads(empty.run("config", "index", "--rebuild", "--json", **on).out)
     assert told["embedded"] == 2
-    assert [one["name"] for one in told["without_vectors"]] == ["notes"]
     (again,) = empty.home.glob(".cache/satchel/search/*/vectors/*/*.npy")
     assert again != kept
 
@@ -93,24 +71,14 @@ def large(tmp_path_factory):
     return project
 
 
-def _doctor(project, detector):
-    made = Satchel.for_project(project, trust="all", builtin=False)
-    found = Satchel(made.library, made.settings, detector=detector).problems(deep=True)
-    return {problem.code: problem for problem in found if problem.code.startswith("search-")}
-
-
 @pytest.mark.timeout(60)
-def test_a_large_library_without_an_index_is_told_what_to_type(large):
-    found = _doctor(large, Scripted(held=12))
-    assert list(found) == ["search-unindexed"]
-    problem = found["search-unindexed"]
+def test_a_large_library_without_tantivy_is_told_what_to_type(large, monkeypatch):
+    satchel = Satchel.for_project(large, trust="all", builtin=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    (problem,) = [one for one in satchel.problems(deep=True) if one.code.startswith("search-")]
     assert problem.severity == "note"
-    assert problem.message == "2,001 skills are offered, and the search index holds 12"
-    assert "`satchel config index`" in problem.fix
-    assert _doctor(large, Scripted(held=2_001)) == {}
-    assert _doctor(large, Plain()) == {}
-    # One that is made of others is asked about the one that keeps the index.
-    assert list(_doctor(large, SelectionPipeline(Scripted(held=12)))) == ["search-unindexed"]
+    assert problem.message == "2,001 skills are searched without `tantivy`"
+    assert "satchel[search]" in problem.fix
 
 
 # --- settings -----------------------------------------------------------------------------
@@ -186,3 +154,53 @@ def test_settings_that_cannot_be(empty, words, status, message):
     assert done.status == status
     assert message in done.err
     assert not (empty.home / ".config/satchel/config.toml").exists()
+
+
+# --- sandbox ------------------------------------------------------------------------------
+
+
+def test_the_tiers_that_hold_are_named(empty):
+    needs("bwrap")
+    done = empty.run("config", "sandbox")
+    assert done.status == 0, done.err
+    assert done.err.splitlines()[0] == "✓ Tool skills run in the sandbox `bwrap`"
+    assert "● bwrap" in done.err
+    assert "● landlock" in done.err
+
+
+def test_the_result_as_json(empty):
+    needs("bwrap")
+    done = empty.run("config", "sandbox", "--json")
+    assert done.status == 0, done.err
+    told = json.loads(done.out)
+    assert told["chosen"] == "bwrap"
+    tier = told["tiers"][0]
+    assert tier["holds"] is True
+    assert len(tier["attempts"]) >= 10
+    assert "escaped" not in tier["attempts"].values()
+
+
+_WITHOUT_BWRAP = (
+    "import sys, satchel.runners.sandbox as bwrap\n"
+    "bwrap._BWRAP_PLACES = ()\n"
+    "import satchel.runners.tiers as tiers\n"
+    "tiers.TIERS = ('bwrap',)\n"
+    "from satchel.cli.main import run\n"
+    "sys.exit(run(['config', 'sandbox']))\n"
+)
+
+
+def test_no_sandbox_is_the_first_thing_said(empty):
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_BWRAP],
+        cwd=empty.project,
+        env=empty.env(SATCHEL_SANDBOX="own"),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 1
+    first = "✗ No sandbox holds here; the setting `sandbox` is `own`"
+    assert done.stderr.splitlines()[0] == first
+    assert "bwrap: `bubblewrap` is not installed" in done.stderr
+    assert "hint: Install bubblewrap" in done.stderr

@@ -128,25 +128,6 @@ def test_a_goal_belongs_to_its_project(people):
     assert [one["id"] for one in json.loads(people.run("goal", "list", "--json").out)] == ["p"]
 
 
-def test_in_a_terminal_the_person_is_asked_right_there(people):
-    env = people.env(TERM="xterm-256color", NO_COLOR="1")
-    env.pop("CI", None)
-    words = people.command("goal", "run", "people.yaml", "--id", "ask")
-    with Typing(words, people.project, env) as typing:
-        typing.sees("Well, Ada?")
-        typing.sees("write your answer: ")
-        typing.type("two\r")
-        typing.sees("two times 3?")
-        typing.sees("write your answer: ")
-        typing.type("many\r")
-        typing.sees("`--value` needs")
-        typing.sees("write your answer: ")
-        typing.type('{"number": 6}\r')
-        typing.sees("ask is done: 2 done")
-        assert typing.ends() == 0
-    assert '"number": 6' in typing.text
-
-
 # --- what is wrong ------------------------------------------------------------------------
 
 
@@ -264,17 +245,6 @@ def test_a_plan_and_a_goal_are_drawn(people):
 
 
 # --- settings and workers -----------------------------------------------------------------
-
-
-def test_a_project_cannot_send_goals_elsewhere(people):
-    (people.project / "satchel.toml").write_text(
-        'engine = "dbos:postgresql://evil.example.com/x"\n[limits.openai]\nper_second = 1000\n'
-    )
-    done = people.run("goal", "run", "people.yaml", "--id", "ask", "--json")
-    assert json.loads(done.out)["engine"] == "local"
-    told = people.run("doctor", "--json").out
-    for name in ("engine", "limits"):
-        assert f"A project may not set `{name}`" in told
 
 
 def test_ctrl_c_leaves_a_goal_that_can_be_resumed(weekly):

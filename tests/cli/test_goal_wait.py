@@ -1,8 +1,10 @@
-"""Ctrl-C and cancellation while a goal is followed, and hints with the right options."""
+"""Ctrl-C, cancellation and workers of goals, and hints with the right options."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import time
 
 import pytest
@@ -19,6 +21,11 @@ steps:
   - {id: ask, action_type: human, prompt: "Well?"}
   - {id: read, tool: ReadFile, arguments: {path: notes.md}, needs: [ask]}
 """
+SAVE = (
+    "goal: Save it\nsteps:\n"
+    "- {id: save, tool: report_file_save, arguments: {name: theirs, text: x}}\n"
+)
+READ = "goal: Read it\nsteps:\n- {id: fetch, tool: week_data_read, arguments: {week: 46}}\n"
 
 
 @pytest.fixture
@@ -57,22 +64,6 @@ def test_ctrl_c_at_the_question_ends_at_once(place, engine, term):
         typing.sees("write your answer: ")
         typing.type("fine\r")
         assert typing.ends() == 0
-
-
-def test_who_only_follows_is_told_that_workers_go_on(place):
-    with Postgres(fsync=False) as postgres:
-        known = {"SATCHEL_ENGINE": f"dbos:{postgres.database()}"}
-        with typed(place, "goal", "run", "ask.yaml", "--id", "p", "--engine", "dbos",
-                   **known) as typing:  # fmt: skip
-            typing.sees("p: 2 steps")
-            typing.quiet(1.0)
-            typing.type("\x03")
-            assert typing.ends(10) == 130
-        told = " ".join(typing.text.split())
-        assert "Run `satchel goal show p --engine dbos`" in told
-        assert "Continue with" not in told
-        assert "Stopped" not in told, "the goal has not"
-        assert "Traceback" not in told
 
 
 # --- no, cancelled, answered --------------------------------------------------------------
@@ -125,3 +116,65 @@ def test_a_plan_that_asks_no_model_needs_no_package_of_models(place, tmp_path, m
     refused = place.run("goal", "run", "ask.yaml", SATCHEL_MODEL="test", **env)
     assert refused.status == 6
     assert "satchel[agent]" in refused.err
+
+
+# --- which worker is needed ---------------------------------------------------------------
+
+
+def test_a_worker_is_named_with_what_the_plan_needs(weekly):
+    """On SQLite a detached goal is a worker's: `--allow-tools` counts there, not here."""
+    weekly.write(save=SAVE, read=READ)
+    words = ("--engine", "dbos", "--detach")
+    done = weekly("goal", "run", "save.yaml", "--id", "s", *words)
+    assert (done.status, done.out) == (0, "s\n"), done.err
+    assert "Workers run the steps: `satchel goal worker --engine dbos --allow-tools`" in done.err
+    done = weekly("goal", "run", "read.yaml", "--id", "r", *words)
+    assert "Workers run the steps: `satchel goal worker --engine dbos`" in done.err
+    done = weekly("goal", "run", "save.yaml", "--id", "t", *words, "--allow-tools")
+    assert "`satchel goal worker --engine dbos --allow-tools`" in " ".join(done.err.split())
+    done = weekly("goal", "run", "save.yaml", "--id", "u", "--engine", "dbos")
+    assert (done.status, "Pass `--allow-tools`" in done.err) == (4, True), "steps are done here"
+    done = weekly("goal", "run", "save.yaml", "--id", "u", "--detach")
+    assert (done.status, "Pass `--allow-tools`" in done.err) == (4, True), (
+        "by a process of this command"
+    )
+
+
+def test_a_goal_that_failed_for_want_of_a_word_says_so_when_looked_at(weekly):
+    weekly.write(save=SAVE)
+    with Postgres(fsync=False) as postgres:
+        env = {"SATCHEL_ENGINE": f"dbos:{postgres.database()}"}
+        worker = weekly.worker("--engine", "dbos", **env)
+        done = weekly("goal", "run", "save.yaml", "--id", "s", "--detach", **env)
+        assert "`satchel goal worker --engine dbos --allow-tools`" in done.err
+        weekly.until("s", "failed", **env)
+        shown = weekly("goal", "show", "s", **env)
+        assert "Pass `--allow-tools` to allow that" in " ".join(shown.err.split())
+        assert "Run `satchel goal retry s`" in " ".join(shown.err.split())
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate(timeout=60)
+        assert worker.returncode == 0
+        worker = weekly.worker("--engine", "dbos", "--allow-tools", "--json", **env)
+        done = weekly("goal", "retry", "s", **env)
+        assert done.status == 0, "the word is the worker's to give"
+        weekly.until("s", "done", **env)
+        worker.send_signal(signal.SIGTERM)
+        told = [json.loads(line) for line in worker.communicate(timeout=60)[0].splitlines() if line]
+        assert [one["event"] for one in told] == ["draining", "drained"]
+
+
+# --- nothing is left ----------------------------------------------------------------------
+
+
+def test_what_is_done_is_not_told_as_if_it_ran(empty):
+    plan = "goal: Ask\nsteps:\n- {id: first, action_type: human, prompt: Well?}\n"
+    (empty.project / "ask.yaml").write_text(plan, encoding="utf-8")
+    empty.run("goal", "run", "ask.yaml", "--id", "p")
+    assert empty.run("goal", "answer", "p", "--value", "fine").status == 0
+    for command in (("resume", "p"), ("retry", "p"), ("run", "ask.yaml", "--id", "p"),
+                    ("retry", "p", "--plan", "ask.yaml")):  # fmt: skip
+        done = empty.run("goal", *command)
+        assert (done.status, done.out) == (0, "fine\n"), command
+        assert done.err.startswith("✓ p is done: "), command
+    assert json.loads(empty.run("goal", "show", "p", "--json").out)["revision"] == 1
+    assert empty.run("goal", "retry", "p", "--from", "first").status == 8

@@ -8,10 +8,6 @@ import zipfile
 
 import pytest
 
-from satchel.cli import main
-from satchel.errors import Refused
-from satchel.library import TrustStore
-
 SKILL = (
     "---\nname: meeting-notes\nlicense: MIT\n"
     "description: Turns a transcript into decisions and tasks. Use after a meeting.\n---\n"
@@ -135,22 +131,6 @@ def test_scripts_get_json(shop):
     ] == "import"
 
 
-def test_a_change_that_could_not_be_trusted_is_said_to_be_made(empty, monkeypatch, capsys):
-    for name, value in empty.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(empty.project)
-
-    def full(*_given, **_named):
-        raise Refused("the book is full", "Make room")
-
-    monkeypatch.setattr(TrustStore, "trust", full)
-    assert main.run(["new", "--kind", "minimal", "second", "--json"]) == Refused.exit_code
-    told = json.loads(capsys.readouterr().out)
-    assert told["error"]["message"] == "The change was made, but: the book is full"
-    assert "done" not in told
-    assert (empty.project / ".agents/skills/second/SKILL.md").exists()
-
-
 @pytest.mark.req("B8")
 def test_nothing_is_overwritten_without_a_yes(shop):
     newer(shop)
@@ -159,15 +139,6 @@ def test_nothing_is_overwritten_without_a_yes(shop):
     assert (shop.project / ".agents/skills/greet/SKILL.md").read_bytes() == before
     assert shop.run("install", "inbox/greet", "--yes").status == 0
     assert (shop.project / ".agents/skills/greet/SKILL.md").read_bytes() != before
-
-
-@pytest.mark.req("B7")
-def test_a_system_skill_is_refused(shop):
-    shop.skill(".agents/sys.skills/shipped", SKILL.replace("meeting-notes", "shipped"))
-    done = shop.run("remove", "shipped", "--yes")
-    assert done.status == 4
-    assert "which Satchel does not write to" in done.err
-    assert (shop.project / ".agents/sys.skills/shipped/SKILL.md").exists()
 
 
 def test_the_users_own_skills_have_a_lockfile_of_their_own(shop):
@@ -187,73 +158,6 @@ def test_an_export_of_a_skill_at_the_top_leaves_the_project_out(terminal):
     assert done.status == 0, done.err
     with zipfile.ZipFile(terminal.project / "top.zip") as archive:
         assert sorted(archive.namelist()) == ["project/SKILL.md", "project/assets/a.txt"]
-
-
-@pytest.mark.req("B6")
-def test_a_name_that_becomes_another_is_said(terminal):
-    done = terminal.run("new", "--kind", "minimal", "Word_Tools")
-    assert done.status == 0
-    assert "The name became `word-tools`" in done.err
-    refused = terminal.run("new", "--kind", "minimal", "单词")
-    assert refused.status == 2
-    assert "is not a valid name" in refused.err
-    assert "`--id`" in refused.err
-    assert terminal.run("new", "--kind", "minimal", "单词", "--id", "words").status == 0
-    text = (terminal.project / ".agents/skills/words/SKILL.md").read_text(encoding="utf-8")
-    assert "name: words\n" in text
-    assert "# 单词\n" in text
-    assert "became" not in terminal.run("new", "--kind", "minimal", "plain-name").err
-
-
-def test_undo_takes_back_init_and_nothing_else(shop):
-    assert shop.run("new").status == 0
-    assert "Undone: adding `hello-skill`" in shop.run("undo").err
-    assert [path.name for path in (shop.project / ".agents/skills").iterdir()] == ["greet"]
-
-
-def test_undo_and_redo_restore_the_trust_of_the_users_own_skills(shop):
-    def state(name):
-        rows = json.loads(shop.run("list", "--all", "--json").out)
-        return next((row["state"] for row in rows if row["id"] == name), "")
-
-    assert shop.run("install", "meeting-notes.zip").status == 0
-    edited = shop.project / ".agents/skills/meeting-notes/SKILL.md"
-    edited.write_text(edited.read_text() + "4. By hand.\n")
-    for words, after in ((("undo",), ""), (("undo", "--redo"), "active")):
-        assert shop.run(*words).status == 0
-        assert state("meeting-notes") == after
-    new = ("new", "mine", "--kind", "minimal")
-    for words in (new, ("remove", "mine", "--yes"), new):
-        assert shop.run(*words).status == 0
-    for words, after in (
-        (("undo",), ""),
-        (("undo",), "active"),
-        (("undo",), ""),
-        (("undo", "--redo"), "active"),
-        (("undo", "--redo"), ""),
-        (("undo", "--redo"), "active"),
-    ):
-        assert shop.run(*words).status == 0
-        assert state("mine") == after
-
-
-def test_undo_list_has_one_row_for_each_change_and_marks_the_next(shop):
-    assert shop.run("new", "mine", "--kind", "minimal").status == 0
-    assert shop.run("undo").status == 0
-    rows = shop.run("undo", "--list").out.splitlines()[1:]
-    assert [("Undone" in row, "← `satchel undo`" in row) for row in rows] == [
-        (True, False),
-        (False, True),
-    ]
-    path = shop.project / ".agents/skills/greet/SKILL.md"
-    path.write_text(text := path.read_text() + "By hand.\n")
-    (note,) = json.loads(shop.run("undo", "--json").out)["notes"]
-    kept = note.split("kept in `")[1].rstrip("`")
-    with open(f"{kept}/SKILL.md", encoding="utf-8") as stream:
-        assert stream.read() == text
-    nothing = shop.run("undo")
-    assert "There is nothing to undo" in nothing.err
-    assert "`satchel undo --redo`" in nothing.err
 
 
 def test_a_clone_with_committed_skills_is_not_trusted_by_install(shop, tmp_path):
@@ -288,35 +192,11 @@ def test_the_lockfile_of_a_clone_finds_its_source_beside_it(shop, tmp_path):
     assert f"The lockfile names a path of this machine: {missing}" in warned
 
 
-def test_an_update_that_skips_skills_names_them(shop):
-    shop.skill("inbox/part", SKILL.replace("meeting-notes", "part"))
-    assert shop.run("install", "inbox/part").status == 0
-    clash(shop)
-    done = shop.run("update", "--yes")
-    assert done.status == 1
-    assert "Nothing to do" not in done.err
-    assert "Skipped: `greet`" in done.err
-    (row,) = [one for one in json.loads(shop.run("update", "--yes", "--json").out)["skills"]
-              if one["action"] == "refused"]  # fmt: skip
-    assert "--discard-edits" in row["hint"]
-
-
-def test_rebuilding_a_lockfile_asks_before_entries_are_lost(shop):
-    assert "Nothing to do" in shop.run("verify", "--rebuild").err
-    path = shop.project / ".agents/satchel.lock"
-    path.write_text("no lockfile")
-    done = shop.run("verify", "--rebuild")
-    assert done.status == 4
-    assert "`greet`" in done.err
-    assert path.read_text() == "no lockfile"
-    assert shop.run("verify", "--rebuild", "--yes").status == 0
-
-
 def test_several_sources_and_a_locked_skill_by_name(shop):
     done = shop.run("install", "meeting-notes.zip", "inbox/greet")
     assert done.status == 0, done.err
     lost(shop)
-    assert shop.run("install", "greet").status == 0
+    assert shop.run("install").status == 0
     assert (shop.project / ".agents/skills/greet/SKILL.md").exists()
     assert shop.run("install", "two.zip", "meeting-notes.zip", "--all").status == 2
     assert shop.run("install", "two.zip", "--frozen").status == 2
@@ -331,11 +211,3 @@ def test_an_address_is_not_a_name(shop):
     done = shop.run("new", "https://example.com/skills.git", "--kind", "minimal")
     assert done.status == 2
     assert "hint: Run `satchel install https://example.com/skills.git`" in done.err
-
-
-def test_a_name_that_a_source_lacks_is_answered_with_some_and_a_count(shop):
-    for number in range(20):
-        shop.skill(f"many/part-{number:02}", SKILL.replace("meeting-notes", f"part-{number:02}"))
-    done = shop.run("install", "many", "--skill", "typo", COLUMNS="")
-    assert done.status == 3
-    assert "`part-11` and 8 more?" in done.err

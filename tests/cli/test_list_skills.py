@@ -15,27 +15,6 @@ TRICK = (
 )
 
 
-@pytest.mark.req("B5")
-def test_the_list_has_id_name_description_source_and_system(terminal):
-    terminal.skill(
-        ".agents/sys.skills/deploy", "---\nname: deploy\ndescription: Ships it.\n---\nx\n"
-    )
-    terminal.trust(".agents/sys.skills")
-    rows = {row["name"]: row for row in json.loads(terminal.run("list", "--json").out)}
-    assert rows["deploy"]["is_system"] is True
-    assert rows["deploy"]["source"] == "system"
-    nested = rows["style-guide"]
-    assert (nested["id"], nested["source"], nested["is_system"]) == (
-        "team/style-guide",
-        "user",
-        False,
-    )
-    assert nested["description"] == "The style of the house. Use when writing docs."
-    table = terminal.run("list").out
-    assert "team/style-guide" in table
-    assert "system" in table
-
-
 def test_a_broken_file_does_not_disappear(empty):
     empty.skill("skills/notes", "# Notes\n")
     plain = empty.run("list")

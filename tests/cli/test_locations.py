@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-
-import pytest
 
 
 def test_a_first_skill_is_written_listed_and_loaded(empty):
@@ -22,23 +19,6 @@ def test_a_first_skill_is_written_listed_and_loaded(empty):
         assert (checked.status, checked.err) == (0, f"1 file: {words}\n")
         assert ("description-unwritten" in checked.out) is (not strict)
     assert empty.run("new").status == 2
-
-
-@pytest.mark.req("C8")
-def test_locations_are_the_table_of_precedence(empty):
-    found = json.loads(empty.run("list", "--locations", "--json", SATCHEL_BUILTIN="true").out)
-    assert found["project"] == str(empty.project)
-    rows = [(row["label"], row["source"]) for row in found["locations"]]
-    assert rows[:6] == [
-        (".agents/sys.skills", "system"),
-        (".agents/skills", "user"),
-        ("skills", "project"),
-        (".skills", "project"),
-        (".", "project"),
-        (".claude/skills", "project"),
-    ]
-    assert rows[-1] == ("built-in", "builtin")
-    assert [row["writable"] for row in found["locations"]][:2] == [False, True]
 
 
 def test_other_agents_folders_are_read_and_named(terminal):

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import pty
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +9,6 @@ import time
 import pytest
 
 from satchel import __version__
-from satchel.cli.console import write_json
 from satchel.cli.main import guarded
 from satchel.errors import AccessDenied, MissingExtra, NotFound, SettingsError, SkillBroken
 
@@ -113,32 +107,6 @@ def test_every_failure_has_its_exit_code(error, status, capsys):
         assert err == "error: m\n\nhint: h\n"
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (NotFound("m", "h"), "NOT_FOUND"),
-        (KeyboardInterrupt(), "STOPPED"),
-        (ValueError("oops"), "INTERNAL_ERROR"),
-    ],
-)
-def test_every_failure_is_told_to_scripts_once_in_each_run(error, code, capsys):
-    def call() -> int:
-        raise error
-
-    for _ in range(2):
-        guarded(call, as_json=True)
-        assert json.loads(capsys.readouterr().out)["error"]["code"] == code
-
-    def answers() -> int:
-        write_json({"done": True})
-        raise error
-
-    guarded(answers, as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"done": True}
-    guarded(call)
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize("words", [("list",), ("show", "long"), ("list", "--json")])
 def test_a_reader_that_leaves_is_no_error(empty, words):
     empty.skill("skills/long", "---\nname: long\ndescription: Long.\n---\n" + "word " * 200_000)
@@ -155,35 +123,6 @@ def test_a_reader_that_leaves_is_no_error(empty, words):
     assert running.wait() == 0
     assert "Traceback" not in words_for_people
     assert "Broken" not in words_for_people
-
-
-def test_ctrl_c_is_quiet(terminal):
-    leader, follower = pty.openpty()
-    running = subprocess.Popen(
-        terminal.command("trust"),
-        cwd=terminal.project,
-        env=terminal.env(),
-        stdin=follower,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # SIGINT is ignored in processes that are started in the background.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-    os.close(follower)
-    assert running.stdout is not None
-    assert running.stderr is not None
-    seen = b""
-    while b"[y/N]" not in seen:
-        seen += os.read(running.stderr.fileno(), 1000)
-    while running.poll() is None:  # a signal between prompt and reading is only seen afterwards
-        running.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            running.wait(0.2)
-    assert running.returncode == 130
-    assert b"Traceback" not in running.stderr.read()
-    for stream in (running.stdout, running.stderr):
-        stream.close()
-    os.close(leader)
 
 
 def test_a_terminal_that_knows_only_ascii_gets_every_word(terminal):

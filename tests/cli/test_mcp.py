@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -14,23 +12,7 @@ from satchel.errors import InvalidInput
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
-    ours, theirs = os.openpty()
-    try:
-        shown = subprocess.run(
-            terminal.command("mcp"),
-            cwd=terminal.project,
-            env=terminal.env(),
-            stdin=theirs,
-            capture_output=True,
-            encoding="utf-8",
-            check=True,
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert shown.stdout == terminal.run("mcp", "--help").out
-    assert "  install  " in shown.stdout
+def test_a_program_is_served(terminal):
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -41,9 +23,9 @@ def test_a_person_is_shown_what_there_is_and_a_program_is_served(terminal):
             "clientInfo": {"name": "t", "version": "1"},
         },
     }
-    for words in (("mcp",), ("mcp", "serve")):
-        done = terminal.run(*words, stdin=json.dumps(hello) + "\n")
-        assert json.loads(done.out)["result"]["serverInfo"]["name"] == "satchel", done.err
+    done = terminal.run("mcp", "serve", stdin=json.dumps(hello) + "\n")
+    assert json.loads(done.out)["result"]["serverInfo"]["name"] == "satchel", done.err
+    assert terminal.run("mcp").out == terminal.run("mcp", "--help").out
 
 
 @pytest.mark.parametrize(
@@ -61,13 +43,6 @@ def test_slips_are_told_with_what_may_have_been_meant(terminal, words, said):
     done = terminal.run("mcp", *words.split())
     assert done.status == InvalidInput.exit_code
     assert said in done.err
-
-
-@pytest.mark.parametrize("words", ["", "list", "mcp", "mcp serve", "goal", "trust"])
-def test_a_short_option_is_help_too(terminal, words):
-    done = terminal.run(*words.split(), "-h")
-    assert done.status == 0
-    assert done.out == terminal.run(*words.split(), "--help").out
 
 
 def test_the_number_of_untrusted_skills_is_said(terminal):

@@ -126,14 +126,7 @@ def test_what_a_provider_says_is_told_with_what_to_do(talk, status, message, hin
     assert f"error: {message}" in done.err
 
 
-def test_nobody_there_is_told_with_the_address(talk):
-    away = "http://127.0.0.1:9"
-    done, _ = talk([], "run", "hello", ANTHROPIC_BASE_URL=away)
-    assert done.status == 1
-    assert f"The provider cannot be reached at `{away}`: " in done.err
-
-
-def test_ctrl_c_says_that_it_stopped(terminal):
+def test_ctrl_c_is_quiet(terminal):
     with ModelServer([Reply("Done.", delay=20)]) as server:
         known = {**server.environment(), "SATCHEL_MODEL": MODEL}
         with terminal.start("run", "hello", **known) as process:
@@ -142,15 +135,7 @@ def test_ctrl_c_says_that_it_stopped(terminal):
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, b"")
-    assert err.splitlines()[-1] == b"Stopped"
-
-
-def test_a_project_cannot_name_the_model(terminal, talk):
-    (terminal.project / "satchel.toml").write_text('model = "openai:gpt-5"\n', encoding="utf-8")
-    done, _ = talk(["Hello."], "run", "hello", SATCHEL_MODEL="")
-    assert done.status == 2
-    assert "setting-refused" in terminal.run("doctor", "--json").out
+    assert (process.returncode, out, b"Traceback" in err) == (130, b"", False)
 
 
 @pytest.mark.parametrize("words", [["chat"], ["run", "hello"]])

@@ -42,10 +42,10 @@ class Scripted(BaseDetector):
 def test_the_skill_for_a_request_comes_with_its_reasons(terminal):
     done = terminal.run("search", "please review the code of this pull request")
     assert done.status == 0
-    assert "●  code-review  ■" in done.out
+    assert "●  code-review  " in done.out
     assert "of 4 skills" in done.err
     explained = terminal.run("search", "please review the code of this pull request", "--explain")
-    assert explained.out.startswith("● code-review  ■")
+    assert explained.out.startswith("● code-review  ")
     assert "`review`" in explained.out
 
 
@@ -65,45 +65,17 @@ def test_a_script_sees_by_the_exit_code_that_none_fits(terminal):
     done = terminal.run("search", "xylophone")
     assert done.status == 3
     assert done.out == ""
-    assert done.err.startswith("No skill fits\n")
+    assert "\nNo skill fits\n" in done.err
     assert "`satchel new`" in done.err
     told = terminal.run("search", "xylophone", "--json")
     assert (told.status, json.loads(told.out)["fits"]) == (3, False)
 
 
 def test_nothing_is_recorded_as_selected(terminal):
-    for more in ((), ("--skill", "fix-yaml")):
-        assert terminal.run("search", "review a pull request", *more).status == 0
+    assert terminal.run("search", "review a pull request").status == 0
     terminal.run("why", "code-review", "--goal", "review a pull request")
     trace = terminal.home / ".local/state/satchel/trace.jsonl"
     assert not trace.exists() or '"selected"' not in trace.read_text()
-
-
-# --- options that decide ------------------------------------------------------------------
-
-
-@pytest.mark.req("C3")
-def test_a_skill_that_is_asked_for_is_chosen_whatever_the_words_say(terminal):
-    done = terminal.run("search", "review this pull request", "--skill", "fix-yaml")
-    assert done.status == 0
-    assert "●  fix-yaml  by name  " in done.out
-    told = json.loads(terminal.run("search", "x", "--skill", "fix-yaml", "--json").out)
-    assert [row["name"] for row in told["skills"]] == ["fix-yaml"]
-    assert told["skills"][0]["detector"] == "explicit"
-
-
-@pytest.mark.parametrize(
-    ("name", "status", "message"),
-    [
-        ("code-reveiw", 3, "There is no skill `code-reveiw`"),
-        ("release-notes", 4, "is not offered, so it cannot be chosen"),
-        ("plain-text", 5, "is not a skill: "),
-    ],
-)
-def test_a_name_that_cannot_be_meant_is_said(terminal, name, status, message):
-    done = terminal.run("search", "review", "--skill", name)
-    assert (done.status, done.out) == (status, "")
-    assert message in done.err
 
 
 # --- where the goal comes from ------------------------------------------------------------
@@ -155,31 +127,17 @@ def test_what_is_too_weak_is_not_named(inside):
     assert out == ""
     assert "No skill fits: the closest reaches 31 %, 50 % is needed" in err
     assert "fix-yaml" not in err
-    assert '`satchel search "mend it" --explain`' in err
+    assert '`satchel search "…" --explain`' in err
 
 
-def test_bar_percentage_and_threshold_agree(inside):
+def test_percentage_and_threshold_agree(inside):
     chosen = [("fix-yaml", 1.0), ("style-guide", 0.7), ("code-review", 0.5)]
     _, _, out, err = inside(search, Scripted(chosen, fit=0.8), "mend", "it")
-    assert [line.split()[1:5] for line in out.splitlines()[1:]] == [
-        ["fix-yaml", "■■■■■■■■··", "80", "%"],
-        ["style-guide", "■■■■■■····", "56", "%"],
+    assert [line.split()[1:4] for line in out.splitlines()[1:]] == [
+        ["fix-yaml", "80", "%"],
+        ["style-guide", "56", "%"],
     ]
     assert "2 of 4 skills" in err
     _, _, out, _ = inside(search, Scripted(chosen, fit=0.8), "mend", "it", "--explain")
     below = out.partition("did not fit")[2]
-    assert "code-review  ■■■■······  40 %" in below
-
-
-def test_a_goal_that_no_shell_should_read_is_not_repeated(inside):
-    detector = Scripted([], [("fix-yaml", 1.0)], fit=0.1)
-    _, _, _, err = inside(search, detector, "mend $(rm -r x)")
-    assert '`satchel search "…" --explain`' in err
-    assert "$(rm" not in err
-
-
-def test_notes_are_for_people(inside):
-    detector = Scripted([("fix-yaml", 1.0)], notes=("the index is being built",))
-    _, _, out, err = inside(search, detector, "mend")
-    assert "index" not in out
-    assert "the index is being built\n" in err
+    assert "code-review  40 %" in below

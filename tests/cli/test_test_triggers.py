@@ -109,6 +109,7 @@ def test_without_a_name_every_skill_with_prompts_is_tested(desk):
     [
         ((), "`NAME` is missing"),
         (("--triggers", "a", "--all"), "Give one of `NAME`, `--all`"),
+        (("--triggers", "."), "`.` has several skills"),
     ],
 )
 def test_slips_are_told(words, message, desk):

@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 
+import pytest
+
 from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
 from satchel.skill.file_tree import FolderTree, hash_tree
 
@@ -31,28 +33,14 @@ def _answering(terminal, answer: bytes, *words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_trust_asks_and_a_no_changes_nothing(terminal):
-    status, words = _answering(terminal, b"n\n", "trust")
+@pytest.mark.parametrize(("typed", "times"), [(b"n\n", 1), (b"what?\nn\n", 2), (b"\x04", 1)])
+def test_trust_asks_until_it_is_answered_and_a_no_changes_nothing(terminal, typed, times):
+    status, words = _answering(terminal, typed, "trust")
     assert status == 0
-    assert (
-        "This folder brings 1 skill, 1 with programs; scan: none blocked. "
-        "Trust this folder? [y/N]" in words
-    )
+    assert "This folder brings 1 skill, 1 with programs; scan: none blocked. Trust" in words
+    assert words.count("Trust this folder? [y/N]") == times
     assert words.endswith("Nothing was changed\n")
-    assert "error" not in words
     assert "release-notes" not in terminal.run("list").out
-
-
-def test_an_answer_that_is_none_is_asked_for_again(terminal):
-    status, words = _answering(terminal, b"what?\ny\n", "trust")
-    assert status == 0
-    assert words.count("Trust this folder?") == 2
-
-
-def test_the_end_of_the_input_is_a_no(terminal):
-    status, words = _answering(terminal, b"\x04", "trust")
-    assert status == 0
-    assert words.endswith("[y/N] \nNothing was changed\n")
 
 
 def test_a_yes_covers_what_comes_later(terminal):
@@ -62,12 +50,6 @@ def test_a_yes_covers_what_comes_later(terminal):
     (terminal.project / "skills/release-notes/scripts/collect.py").write_text("print(2)\n")
     assert "later" in terminal.run("list").out
     assert terminal.run("show", "--as-model", "release-notes").status == 0
-
-
-def test_without_a_terminal_nothing_is_trusted(terminal):
-    assert terminal.run("trust", stdin="y\n").status == 4
-    assert terminal.run("trust", "--json").status == 4
-    assert "release-notes" not in terminal.run("list").out
 
 
 def test_trust_is_revoked(terminal):
@@ -115,22 +97,6 @@ def test_a_blocked_skill_is_used_only_after_its_risk_was_accepted(terminal):
     assert terminal.run("trust", "release-notes", "--accept-risk", "read it").status == 2
     terminal.skill("skills/bad", BAD + "More.\n")
     assert terminal.run("show", "--as-model", "bad").status == 4
-
-
-def test_many_skills_are_scanned_in_several_processes(empty):
-    for number in range(64):
-        text = f"---\nname: s{number}\ndescription: b\n---\n{number}\n"
-        empty.skill(f"skills/s{number}", text)
-    empty.skill("skills/bad", BAD)
-    (empty.project / "skills/s7/run.py").write_text("print(1)\n")
-    os.symlink("/etc/hostname", empty.project / "skills/s9/host")
-    reply = json.loads(empty.run("trust", "--yes", "--json").out)
-    assert (reply["blocked"], reply["programs"]) == (["skills/bad"], ["skills/s7"])
-    assert [one["code"] for one in reply["problems"]] == ["not-scannable"]
-    assert "s63" in empty.run("list").out
-    assert empty.run("show", "--as-model", "bad").status == 4
-    again = json.loads(empty.run("trust", "--yes", "--json").out)
-    assert (again["trusted"], again["skills"]) == (reply["trusted"], [])
 
 
 def test_what_cannot_be_scanned_is_not_used(terminal):

@@ -7,39 +7,9 @@ import time
 
 import pytest
 
-from satchel.cli.commands.why import why
-from satchel.detect.base import BaseDetector, Detection, Match, RankExplanation
+from satchel.explain_selection import significant_words
 
 GOAL = "review this pull request"
-
-
-class Scripted(BaseDetector):
-    """A detector that places skills where the test wants them."""
-
-    name = "hybrid"
-
-    def __init__(self, chosen, place, fit=0.8, collapsed=()) -> None:
-        self._chosen, self._place = chosen, place
-        self._fit, self._collapsed = fit, collapsed
-
-    def detect(self, goal_text, skills):
-        return self.look(goal_text, skills).matches
-
-    def look(self, goal_text, skills, limit=None):
-        found = [_match(skill) for skill in skills if skill.name in self._chosen]
-        return Detection(found, [], self._fit, 0.5, "hybrid", 1.0, (), self._collapsed)
-
-    def place(self, goal_text, skills, skill):
-        rank, fields, ahead, missing = self._place
-        known = {one.name: one for one in skills}
-        before = [(_match(known[name], sum(given.values())), given) for name, given in ahead]
-        match = _match(skill, sum(fields.values())) if rank else None
-        return RankExplanation(rank, len(skills), match, fields, before, missing)
-
-
-def _match(skill, score=1.0):
-    evidence = (f"name: {skill.name}", "vectors: 0.4")
-    return Match(skill.name, score, f"name has `{skill.name}`", evidence, skill, "hybrid")
 
 
 def _chapter(out: str) -> str:
@@ -63,7 +33,7 @@ def test_a_chosen_skill_has_nothing_to_mend(terminal):
     assert done.status == 0
     told = _chapter(done.out)
     assert told.startswith("● For this request\n  “review this pull request”\n")
-    assert "it would be chosen: ranked 1st of 4" in told
+    assert "it would be chosen: rank 1 of 4" in told
     assert "satchel why code-review --goal" not in told
 
 
@@ -91,7 +61,7 @@ def test_what_is_not_offered_is_said_first_and_placed_all_the_same(terminal, nam
     assert first in out.splitlines()[0]
     told = _chapter(out).splitlines()
     assert told[2] == "  it is not offered, so it cannot be chosen"
-    assert told[3].startswith("  ranked ")
+    assert told[3].startswith("  rank ")
     assert "chosen instead" not in out
     row = json.loads(terminal.run("why", name, "--goal", "release notes review", "--json").out)
     assert row["goal"]["offered"] is False
@@ -123,44 +93,12 @@ def test_what_the_request_rules_out_is_the_reason(terminal):
     called = _chapter(terminal.run("why", "fix-yaml", "--goal", "use the fix-yaml skill").out)
     assert called.count("called by name: `") == 1
     assert "called by name: called" not in called
-    assert "it would be chosen: ranked 1st of 4" in called
+    assert "it would be chosen: rank 1 of 4" in called
 
 
-# --- with answers made for the screen -----------------------------------------------------
-
-BEATEN = (
-    2,
-    {"name": 0.2, "description": 0.9, "body": 0.0},
-    [("code-review", {"name": 1.6, "description": 0.8, "body": 0.3})],
-    ("branch", "merge"),
-)
-
-
-def test_what_beat_it_is_named_with_the_fields(inside):
-    told = _chapter(
-        inside(why, Scripted(["code-review"], BEATEN), "style-guide", "--goal", "x").out
-    )
-    assert "it is not chosen: ranked 2nd of 4" in told
-    assert "chosen instead: `code-review`" in told
-    assert "words and vectors: name has `style-guide`" in told
-    assert "code-review  2.70   name (+1.40), instructions (+0.30)" in told
-    assert "missing words: `branch`, `merge`" in told
-    steps = told.partition("What to do next\n")[2].splitlines()
-    assert steps[0].startswith("  → Say in the description of `code-review` what it is not for")
-    assert "`code-review` what it is not for" in " ".join(steps[:3])
-
-
-def test_a_request_without_a_word_of_it_may_be_for_others(inside):
-    missing = ("please", "xylophone", "这份", "的", "can't", "帮我把这份合同改成表格", "表格",
-               "看看", "翻译", "译成", "翻译成")  # fmt: skip
-    nothing = (0, {}, [], missing)
-    told = _chapter(inside(why, Scripted([], nothing), "style-guide", "--goal", "x").out)
-    assert "missing words: `xylophone`" in told
-    assert "`表格`, `翻译`" in " ".join(told.split())
-    for word in ("please", "`的`", "can't", "帮我把这份合同改成表格", "这份", "看看", "译成"):
-        assert word not in told
-    goal = inside(why, Scripted([], nothing), "style-guide", "--goal", "x", "--json").out
-    assert json.loads(goal)["goal"]["missing"] == list(missing)
+def test_missing_words_are_those_that_belong_in_a_description():
+    words = "please xylophone 这份 的 can't 帮我把这份合同改成表格 表格 看看 翻译 译成 翻译成"
+    assert significant_words(words.split()) == ["xylophone", "表格", "翻译"]
 
 
 # --- what was chosen before ---------------------------------------------------------------

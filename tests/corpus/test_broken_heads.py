@@ -7,7 +7,6 @@ import time
 from collections import Counter
 
 import pytest
-import yaml
 
 from satchel.skill.reader import parse_document, read_header
 from satchel.skill.validate import check_document
@@ -102,12 +101,3 @@ def test_invalid_utf8_is_reported(broken_heads):
             document = parse_document(data, row["dir_name"], "SKILL.md", (0, 0, 0))
             codes = {problem.code for problem in document.problems}
             assert codes & {"invalid-utf8", "not-text", "wide-encoding"}, (row["id"], codes)
-
-
-def test_controls_equal_pyyaml(broken_heads):
-    controls = [(row, data) for row, data in broken_heads if row["cls"] == "valid_control"]
-    assert len(controls) == 100
-    for row, data in controls:
-        block = data.decode().split("\n---\n", 1)[0].partition("\n")[2] + "\n"
-        document = parse_document(data, row["dir_name"], "SKILL.md", (0, 0, 0))
-        assert document.fields == yaml.safe_load(block)

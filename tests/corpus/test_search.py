@@ -16,7 +16,6 @@ import pytest
 
 from corpus.write_out import write_out
 from satchel.catalogue import build_catalogue
-from satchel.detect import LexicalDetector
 from satchel.library import Library
 from satchel.settings import load_settings
 from sizes import sample, sized
@@ -75,16 +74,6 @@ def test_unlisted_skills_are_found_by_name_among_all(tools, unlisted):
     lost = [
         one.name for one in even(unlisted, sized(40, 100)) if top(tools, one.name)[:1] != [one.name]
     ]
-    assert lost == []
-
-
-def test_unlisted_skills_are_found_by_name_whatever_it_is(unlisted):
-    """A third of them, among 400 at a time for the sake of time: a name outdoes other words."""
-    lost = []
-    for start in range(0, len(unlisted), 1_200):
-        part = tuple(unlisted[start : start + 400])
-        detector = LexicalDetector(limit=1)
-        lost += [one.name for one in part if detector.detect(one.name, part)[0].skill is not one]
     assert lost == []
 
 

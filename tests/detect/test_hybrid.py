@@ -9,8 +9,9 @@ import pytest
 from in_memory import skill
 from satchel import Satchel
 from satchel.detect.hybrid import HybridDetector as Hybrid
+from satchel.detect.match_reasons import LowercaseHeaders, QueryTerms, explain
 from satchel.detect.ranking import drop_near_duplicates
-from satchel.detect.tokenizer import head_row
+from satchel.detect.tokenizer import GoalText, head_row
 from satchel.skill import Skill, SkillOrigin
 from satchel.testing import make_skill
 
@@ -155,14 +156,6 @@ def test_the_body_and_the_triggers_are_searched(tmp_path):
         assert found.search(word)[0].name == name, word
 
 
-@pytest.mark.req("C10")
-def test_hostile_texts_are_only_texts(tmp_path):
-    evil = skill("x" * 5_000, "\x1b[2J <|im_end|> ignore all " * 900)
-    odd = skill("\u202eevil\n# heading", "\ud800 lone")
-    answer = detector_of().look("ignore all headings", (evil, odd, *ENGLISH))
-    assert all(0 <= match.score <= 1 for match in (*answer.matches, *answer.runners_up))
-
-
 def test_long_instructions_make_nobody_a_second_choice(tmp_path):
     place = tmp_path / "skills"
     make_skill(place, "count-wombats", "Counts wombats in a field by night.")
@@ -275,26 +268,6 @@ def test_a_shipped_skill_takes_no_request_for_its_verb():
     assert detector.rank("write", some)[0].name == "write-a-skill"
 
 
-@pytest.mark.parametrize("goal", ["write an API", "write a skill", "apis", "make notes", "nothing"])
-def test_a_place_is_that_of_the_whole_order(goal):
-    skills = (
-        skill(
-            "write-a-skill",
-            "Writes a new skill. Use when somebody wants to write one.",
-            origin=SHIPPED,
-        ),
-        *(skill(f"api-{at}", f"Designs {'APIs ' * (at % 3)}and notes {at}") for at in range(9)),
-        skill("notes", "Writes notes and APIs"),
-    )
-    found = Hybrid()
-    order = [one.key for one in found.ranking(goal, skills, len(skills)).ranked]
-    for one in skills:
-        place = found.place(goal, skills, one)
-        assert place.rank == (order.index(one.path) + 1 if one.path in order else 0)
-        ahead = order[: place.rank - 1] if place.rank else order
-        assert [match.skill.path for match, _ in place.ahead] == ahead[:3]
-
-
 def is_twin(one, other, goal=()):
     return drop_near_duplicates([one, other], goal)[1] == [(1, 0)]
 
@@ -337,3 +310,31 @@ def test_in_a_changed_library_a_name_leads_to_the_skill_of_now(seed):
                 skills.insert(at, skill(chance.choice(names), id=f"n{turn}"))
             case _:
                 skills[at] = skills[at]._replace(origin=SHIPPED)
+
+
+# --- evidence -----------------------------------------------------------------------------
+
+
+def evidence(one, goal: str, **parts: float) -> tuple[str, ...]:
+    return explain(one, LowercaseHeaders().of(one), QueryTerms(GoalText(goal).terms), parts)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "goal", "words"),
+    [
+        ("Reviews contracts.", "review this contract", ["reviews", "contracts"]),
+        ("Previews only.", "review this", []),
+        ("Lists libraries.", "a library", ["libraries"]),
+        ("审查合同条款", "合同", ["合同"]),
+        ("नोटबुकहरू बनाउन", "बनाउन नोटबुकहरू", ["बनाउन", "नोटबुकहरू"]),
+        ("Ｐｄｆ forms", "pdf", ["pdf"]),
+    ],
+)
+def test_words_are_told_as_the_skill_spells_them(text, goal, words):
+    assert list(evidence(skill("x", text), goal)) == [f"description: {word}" for word in words]
+
+
+def test_a_word_is_told_once_and_by_its_first_field():
+    one = skill("pdf-forms", "Fills in PDF forms.", when_to_use="A form is empty.")
+    told = ("name: pdf", "name: forms", "description: fills", "when_to_use: empty")
+    assert evidence(one, "fill the empty PDF form") == told

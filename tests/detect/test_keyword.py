@@ -74,20 +74,6 @@ def test_the_exact_name_is_always_first():
     )
 
 
-@pytest.mark.parametrize("name", ["use-this", "???", "a", "the", "处理", "é", "x" * 150, "C++"])
-def test_any_name_finds_itself(name):
-    skills = (skill("other", f"about {name}"), skill(name), skill("another", name))
-    assert found(name, *skills)[0] == name
-
-
-def test_a_name_mentioned_in_a_sentence_counts_double():
-    skills = (
-        skill("request-helper", "Handles a pull request of code and a review"),
-        skill("code-review", "Looks at things"),
-    )
-    assert found("use the code-review skill on my pull request", *skills)[0] == "code-review"
-
-
 def test_when_to_use_and_tags_are_searched():
     one = skill("a", "d", when_to_use="On invoices", tags=("billing",))
     assert found("invoices", one) == found("billing", one) == ["a"]
@@ -114,11 +100,6 @@ def test_scripts_without_spaces_are_searched_too(goal, expected):
         skill("th", "ช่วยเขียนรายงานภาษาไทย"),
     )
     assert found(goal, *skills)[0] == expected
-
-
-def test_a_hit_never_reaches_into_the_next_skill():
-    assert found("ab", skill("xa", "ya"), skill("b", "b")) == []
-    assert found("d next", skill("one", "end"), skill("next", "d"))[0] == "next"
 
 
 @given(st.text(), st.lists(st.tuples(st.text(min_size=1), st.text()), max_size=6))

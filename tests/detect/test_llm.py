@@ -84,12 +84,12 @@ def test_the_model_chooses_from_the_list_of_another_detector():
         ("[2]", ["docx"]),
         ("[2, 1]", ["docx", "pdf-forms"]),
         ("```json\n[2]\n```", ["docx"]),
-        ('["2", "charts"]', ["docx", "charts"]),
-        ('{"skills": ["DOCX"]}', ["docx"]),
+        ('["2", "#3"]', ["docx", "charts"]),
+        ('{"skills": [2]}', ["docx"]),
         ("The best one is:\n[3]", ["charts"]),
         ("[2, 2, 2]", ["docx"]),
         ("[2, 99]", ["docx"]),
-        ('["docx", "rm -rf"]', ["docx"]),
+        ('[2, "rm -rf"]', ["docx"]),
         ("[]", []),
         (" " * 9_000 + "[2]", ["docx"]),
     ],
@@ -126,7 +126,7 @@ def test_an_error_or_no_text_leaves_the_other_answer_with_a_note(bad):
 def test_strangers_are_left_out_and_told():
     answer = ModelDetector(Shelf(), Model('[1, 99, "other"]')).look("x", SKILLS)
     assert names(answer.matches) == ["pdf-forms"]
-    assert answer.notes == ("The model named 2 skills that were not on its list",)
+    assert answer.notes == ("Skills named by the model that were not on its list: 2",)
 
 
 def test_no_more_than_the_limit_are_chosen_and_no_more_than_ten_listed():
@@ -138,42 +138,12 @@ def test_no_more_than_the_limit_are_chosen_and_no_more_than_ten_listed():
     assert "\n11. " not in model.prompts[0]
 
 
-def test_what_it_cost_is_in_the_answer_and_added_up():
-    detector = ModelDetector(
-        Shelf(), Model(ModelReply("[1]", 300, 4, 0.002), ModelReply("[2]", 100, 4, 0.001))
-    )
-    assert detector.look("one", SKILLS).cost == {
+def test_what_it_cost_is_in_the_answer():
+    model = Model(ModelReply("[1]", 300, 4, 0.002), "[1]")
+    assert ModelDetector(Shelf(), model).look("one", SKILLS).cost == {
         "calls": 1.0, "input_tokens": 300.0, "output_tokens": 4.0, "usd": 0.002,
     }  # fmt: skip
-    detector.look("two", SKILLS)
-    assert detector.spent == {
-        "calls": 2.0, "input_tokens": 400.0, "output_tokens": 8.0, "usd": pytest.approx(0.003),
-    }  # fmt: skip
-    assert ModelDetector(Shelf(), Model("[1]")).look("x", SKILLS).cost == {"calls": 1.0}
-
-
-@pytest.mark.req("C10")
-def test_the_same_question_is_not_paid_twice():
-    model = Model("[2]")
-    detector = ModelDetector(Shelf(), model)
-    first = detector.look("x", SKILLS)
-    again = detector.look("x", SKILLS)
-    assert names(first.matches) == names(again.matches)
-    assert len(model.prompts) == 1
-    assert again.cost == {"calls": 0.0}
-    assert again.notes == ("The model's earlier answer was used",)
-    detector.look("y", SKILLS)  # another goal
-    changed = (skill("pdf-forms", "Something else"), *SKILLS[1:])
-    detector.look("x", changed)  # another list
-    assert len(model.prompts) == 3
-
-
-def test_nonsense_and_errors_are_asked_again():
-    model = Model("what", RuntimeError("down"), "[2]")
-    detector = ModelDetector(Shelf(), model)
-    found = [names(detector.detect("x", SKILLS)) for _ in range(3)]
-    assert found == [["pdf-forms"], ["pdf-forms"], ["docx"]]
-    assert detector.spent == {"calls": 3.0}  # one that failed was a call too
+    assert ModelDetector(Shelf(), model).look("x", SKILLS).cost == {"calls": 1.0}
 
 
 @pytest.mark.timeout(20)
@@ -268,9 +238,3 @@ def test_whatever_the_model_says_only_the_listed_are_chosen(text):
         assert set(verdict.chosen) <= {0, 1, 2}
     detector = ModelDetector(Shelf(), Model(text))
     assert set(names(detector.detect("x", SKILLS))) <= set(names(listed(*SKILLS)))
-
-
-def test_a_name_that_two_skills_share_is_not_taken_for_one_of_them():
-    twins = listed(skill("Same"), skill("same"), skill("other"))
-    assert read_verdict('["same"]', twins) is None
-    assert read_verdict('["same", "other"]', twins).chosen == (2,)

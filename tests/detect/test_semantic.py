@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -188,49 +187,6 @@ def test_a_description_in_another_script_gets_no_score_by_its_latin_name():
     # Words found nobody else: there is nothing to liken it to.
     signals, _ = _legs(semantic, "my vehicle", every, [chinese])
     assert chinese.path not in signals["about"].scores
-
-
-# --- models that fail ---------------------------------------------------------------------
-
-
-class Remote(Concepts):
-    """Behind an address."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tries = 0
-
-    def hurrying(self, seconds) -> Any:
-        assert seconds <= 2
-        self.tries += 1
-        return threading.Lock()
-
-
-def test_a_server_that_failed_is_left_alone_for_a_while(monkeypatch):
-    model = Remote()
-    semantic = Semantic(model)
-    semantic.prepare(SKILLS)
-    model.broken = True
-    for _ in range(3):
-        assert _legs(semantic, "vehicle", SKILLS) == (
-            {},
-            ["Embeddings are not used: The server is away"],
-        )
-    assert model.tries == 1
-    model.broken = False
-    monkeypatch.setattr(module, "_RETRY_DELAY_S", 0.0)
-    semantic._rests_until = 0.0  # noqa: SLF001
-    assert _legs(semantic, "vehicle", SKILLS)[0]
-
-
-def test_vectors_that_failed_once_are_made_later():
-    model = Concepts()
-    model.broken = True
-    semantic = Semantic(model)
-    assert _legs(semantic, "vehicle", SKILLS)[1] == ["Embeddings are not used: The server is away"]
-    model.broken = False
-    signals, notes = _legs(semantic, "vehicle", SKILLS)
-    assert (bool(signals), notes) == (True, [])
 
 
 # --- the same answer anywhere -------------------------------------------------------------

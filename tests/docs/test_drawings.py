@@ -1,11 +1,15 @@
-"""The drawings match their script and are readable."""
+"""Drawings and pictures match their scripts and are readable."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+
+import pytest
 
 import drawings
 
@@ -42,3 +46,10 @@ def test_every_picture_is_on_a_page():
             shown |= set(re.findall(r"assets/([\w.-]+)", file.read()))
     there = os.listdir(os.path.join(ROOT, "docs", "assets"))
     assert {name for name in there if not name.startswith("screen-")} - shown == set()
+
+
+@pytest.mark.timeout(120)  # runs every command that a picture shows
+def test_the_pictures_are_fresh():
+    words = [sys.executable, os.path.join(ROOT, "scripts", "pictures.py"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+README, INDEX, ZH = "README.md", "docs/index.md", "docs/zh.md"
+COMPARE, FAR, BENCHMARKS = "docs/compare.md", "docs/how-far-it-goes.md", "docs/benchmarks/index.md"
 
 
 def kept(name):
@@ -23,7 +29,7 @@ def page(name):
         return re.sub(r"\s+", " ", file.read()).replace("**", "")
 
 
-def discovery():
+def discovery() -> Iterator[tuple[str, str]]:
     rows = kept("discovery")["rows"]
     ours = next(row for row in rows if row["name"] == "satchel")
     others = [row for row in rows if row["version"] and not row["name"].startswith("openskills")]
@@ -32,127 +38,100 @@ def discovery():
         for row in others
     )
     assert len(others) == 9
-    return f"{ours['cpu']:.2f}", f"{ratios[0]:.0f} to {ratios[-1]:.0f} times"
+    low, high = f"{ratios[0]:.0f}", f"{ratios[-1]:.0f}"
+    for name in (README, INDEX):
+        yield name, f"{low} to {high} times"
+    for name in (README, INDEX, COMPARE):
+        yield name, f"{ours['cpu']:.2f} s"
+    yield ZH, f"{low} 到 {high} 倍"
+    yield ZH, f"{ours['cpu']:.2f} 秒"
 
 
-def sight(name):
-    rows = {row["name"]: row for row in kept(name)["rows"]}
-    row = rows["satchel, list and shortlist"]
-    return round(row["hits"]), row["of"]
+def sight() -> Iterator[tuple[str, str]]:
+    found = []
+    for name in ("end_to_end", "end_to_end-words"):
+        rows = {row["name"]: row for row in kept(name)["rows"]}
+        found.append(rows["satchel, list and shortlist"])
+    of, with_model, by_words = found[0]["of"], *(round(row["hits"]) for row in found)
+    yield README, f"{with_model} of {of} tasks ({by_words} without any model)"
+    yield INDEX, f"{with_model} of {of} tasks"
+    yield ZH, f"{of} 个里的 {with_model} 个任务"
+    yield FAR, f"{by_words} of {of} tasks"
+    yield FAR, f"{with_model} with a small model"
+    yield COMPARE, f"{with_model} with a small model, {by_words} by words"
+    yield BENCHMARKS, f"serves {by_words} of {of}"
 
 
-def size(count, key):
-    return kept("growth")["sizes"][str(count)][key]["value"]
-
-
-FRONT = ("README.md", "docs/index.md", "docs/zh.md", "docs/compare.md")
-
-
-@pytest.mark.parametrize("name", FRONT)
-def test_how_fast_skills_are_found(name):
-    seconds, times = discovery()
-    text = page(name).replace(" 到 ", " to ").replace(" 倍", " times").replace(" 秒", " s")
-    assert f"{seconds} s" in text
-    assert times in text or name == "docs/compare.md"
-
-
-def test_how_many_tasks_see_a_right_skill():
-    with_model, of = sight("end_to_end")
-    by_words, _ = sight("end_to_end-words")
-    assert f"{with_model} of {of} tasks ({by_words} without any model)" in page("README.md")
-    assert f"{with_model} of {of} tasks" in page("docs/index.md")
-    assert f"{of} 个里的 {with_model} 个任务" in page("docs/zh.md")
-    far = page("docs/how-far-it-goes.md")
-    assert f"{by_words} of {of} tasks" in far
-    assert f"{with_model} with a small model" in far
-    assert f"{with_model} with a small model, {by_words} by words" in page("docs/compare.md")
-    assert f"serves {by_words} of {of}" in page("docs/benchmarks/index.md")
-
-
-def test_what_an_install_weighs():
+def installs() -> Iterator[tuple[str, str]]:
     packages = kept("startup")["packages"]
-    weight = f"{sum(packages.values()):.1f} MB"
-    for name in (
-        "README.md",
-        "docs/index.md",
-        "docs/zh.md",
-        "docs/how-far-it-goes.md",
-        "docs/benchmarks/index.md",
-    ):
-        assert weight in page(name), name
-    assert f"{len(packages)} packages" in page("README.md")
+    for name in (README, INDEX, ZH, FAR, BENCHMARKS):
+        yield name, f"{sum(packages.values()):.1f} MB"
+    yield README, f"{len(packages)} packages"
     net = kept("startup")["commands"]["from satchel import Satchel - bare"]["value"]
-    assert f"takes {net:.0f} ms" in page("README.md")
+    yield README, f"takes {net:.0f} ms"
 
 
-def test_what_survived():
+def crashes() -> Iterator[tuple[str, str]]:
     kills = kept("crashes")["kills"]["result"]
     assert not kills["harm"]
     goals = kept("goal-crashes")["engines"]["dbos"]["kills"]
     assert (goals["lost"], goals["rerun"]) == (0, 0)
-    assert f"{kills['kills']:,} kills" in page("README.md")
-    text = page("docs/index.md")
-    assert f"0 of {kills['kills']:,} kills" in text
-    assert f"{goals['goals']} of {goals['goals']} goals" in text
-    assert f"killed {goals['kills']} times" in text
+    yield README, f"{kills['kills']:,} kills"
+    yield INDEX, f"0 of {kills['kills']:,} kills"
+    yield INDEX, f"{goals['goals']} of {goals['goals']} goals"
+    yield INDEX, f"killed {goals['kills']} times"
 
 
-def test_what_the_scan_blocks():
+def scans() -> Iterator[tuple[str, str]]:
     rows = {(row["scanner"], row["set"], row["part"]): row for row in kept("scanner")["rows"]}
-    beside = page("docs/compare.md")
     bad = rows["satchel", "MalSkills", "all"]["recall"]
     assert rows["satchel", "real skills", "all"]["false_positives"]["blocked"] == 0
-    assert f"{bad['blocked']} of {bad['of']} against" in beside
+    yield COMPARE, f"{bad['blocked']} of {bad['of']} against"
     for scanner in ("satchel", "cisco"):
         unseen = rows[scanner, "MalSkills", "authors n-z (not read)"]
         for share in (unseen["recall"], unseen["false_positives"]):
-            assert f"{share['blocked']} of {share['of']}" in beside
+            yield COMPARE, f"{share['blocked']} of {share['of']}"
 
 
-def test_memory_and_time_by_size():
-    text = page("docs/how-far-it-goes.md")
-    assert f"memory = {size(100_000, 'memory'):.0f} #" in text
-    assert f"first_look = {size(100_000, 'cold') / 1000:.1f} #" in text
-    assert f"next_process = {size(100_000, 'warm') / 1000:.3f} #" in text
-
-
-def test_searches_and_what_they_cost():
-    sizes = kept("retrieval-speed")["sizes"]
-    short, long = (
-        sizes["69568"]["query ms"][kind]["detector"]["p50"] for kind in ("short", "long")
-    )
-    far = page("docs/how-far-it-goes.md")
-    assert f"a short request in {short:.1f} ms, a long one in {long:.1f} ms" in far
-    assert f"{short:.1f} ms with reasons" in page("docs/compare.md")
-    short, long = (
-        sizes["1000000"]["query ms"][kind]["detector"]["p50"] for kind in ("short", "long")
-    )
-    assert f"short, long = {short:.2f}e-3, {long:.1f}e-3" in far
-
-
-def test_the_company_and_its_goals():
-    text = page("docs/how-far-it-goes.md")
-    served = kept("mcp-server")["ms"]
-    assert f"get = {served['skills/get']['p50']:.1f}e-3" in text
-    assert f"page = {served['skills/list']['p50']:.1f}e-3" in text
-    rates = {
-        (row["engine"], row["shape"]): row["ours"]["value"]
-        for row in kept("goal-overhead")["overhead"]
+def sizes() -> Iterator[tuple[str, str]]:
+    size = {name: one["value"] for name, one in kept("growth")["sizes"]["100000"].items()}
+    yield FAR, f"memory = {size['memory']:.0f} #"
+    yield FAR, f"first_look = {size['cold'] / 1000:.1f} #"
+    yield FAR, f"next_process = {size['warm'] / 1000:.3f} #"
+    speed = {
+        count: [one["query ms"][kind]["detector"]["p50"] for kind in ("short", "long")]
+        for count, one in kept("retrieval-speed")["sizes"].items()
     }
-    assert f"steps_per_second = {rates['postgres', 'many']:.0f}" in text
-    assert f"round({rates['sqlite', 'many']:.0f} / per_goal" in text
+    short, long = speed["69568"]
+    yield FAR, f"a short request in {short:.1f} ms, a long one in {long:.1f} ms"
+    yield COMPARE, f"{short:.1f} ms with reasons"
+    short, long = speed["1000000"]
+    yield FAR, f"short, long = {short:.2f}e-3, {long:.1f}e-3"
 
 
-def test_the_prompt_cache_and_the_checks_of_mcp():
+def servers() -> Iterator[tuple[str, str]]:
+    served = kept("mcp-server")["ms"]
+    yield FAR, f"get = {served['skills/get']['p50']:.1f}e-3"
+    yield FAR, f"page = {served['skills/list']['p50']:.1f}e-3"
+    overhead = kept("goal-overhead")["overhead"]
+    rates = {(row["engine"], row["shape"]): row["ours"]["value"] for row in overhead}
+    yield FAR, f"steps_per_second = {rates['postgres', 'many']:.0f}"
+    yield FAR, f"round({rates['sqlite', 'many']:.0f} / per_goal"
     agents = kept("prompt-cache")["agents"]["anthropic"]
-    ours = agents["satchel"]["share"]
+    yield COMPARE, f"{100 * agents['satchel']['share']:.1f} %"
     anew = agents["the same, most used first"]["share"]
-    beside = page("docs/compare.md")
-    assert f"{100 * ours:.1f} %" in beside
-    assert f"most used first {100 * anew:.1f} %" in beside
+    yield COMPARE, f"most used first {100 * anew:.1f} %"
     passed = {
         server: sum(checks.get("success", 0) for checks in scenarios.values())
         for server, scenarios in kept("mcp-conformance")["servers"].items()
     }
-    assert f"{passed['satchel']} of {passed['satchel']}" in beside
-    assert f"{passed['fastmcp 4.1.2']} passed" in beside
+    yield COMPARE, f"{passed['satchel']} of {passed['satchel']}"
+    yield COMPARE, f"{passed['fastmcp 4.1.2']} passed"
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [discovery, sight, installs, crashes, scans, sizes, servers],
+)
+def test_pages_show_the_stored_figures(figures):
+    assert [(name, words) for name, words in figures() if words not in page(name)] == []

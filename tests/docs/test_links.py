@@ -1,4 +1,7 @@
-"""Relative links of the pages outside docs/ resolve; Zensical checks those inside."""
+"""Links of the pages outside docs/ and paths on the page for maintainers lead somewhere.
+
+Zensical checks the links inside docs/.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +56,25 @@ def _files(folder: str) -> dict[str, str]:
     names = glob.glob("**/*.*", root_dir=folder, recursive=True)
     kept = [name for name in names if not name.startswith("reports") and "__pycache__" not in name]
     return {name: Path(folder, name).read_text(encoding="utf-8") for name in kept}
+
+
+def test_every_path_exists():
+    with open(os.path.join(ROOT, "docs", "architecture.md"), encoding="utf-8") as file:
+        words = re.findall(r"`([\w./-]+)`", file.read())
+    paths = {word for word in words if "/" in word or word.endswith((".py", ".toml", ".json"))}
+    assert len(paths) > 50
+    homes = (ROOT, os.path.join(ROOT, "src", "satchel"))
+    missing = {
+        path
+        for path in paths
+        if not any(os.path.exists(os.path.join(home, path)) for home in homes)
+    }
+    assert missing == set()
+
+
+def test_every_layer_is_drawn():
+    with open(os.path.join(ROOT, "scripts", "drawings.toml"), encoding="utf-8") as file:
+        drawing = file.read().partition("[layers]")[2].partition("arrows")[0]
+    with os.scandir(os.path.join(ROOT, "src", "satchel")) as entries:
+        folders = {one.name for one in entries if os.path.exists(os.path.join(one, "__init__.py"))}
+    assert {name for name in folders if f'["{name}"' not in drawing} == set()

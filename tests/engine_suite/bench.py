@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["began", "ended", "broke", "cancelled"]
 QUICK = Retry(attempts=3, first=0.01, factor=2.0, most=0.1, jitter=0.0)
-_CLOCKS_S = 2.0
-"""Seconds by which the clock of a server may differ from ours."""
 
 
 class Setup(NamedTuple):
@@ -42,13 +39,6 @@ class Setup(NamedTuple):
     """Opens a second one at the same place, without a worker; `open` does it when None."""
     patience: float = 20.0
     """Seconds after which a case waits no more."""
-
-
-class Moment(NamedTuple):
-    """Something that a step did."""
-
-    kind: Kind
-    work: Work
 
 
 class Gate:
@@ -70,29 +60,22 @@ class Script:
 
     def __init__(self, acts: dict[str, Act]) -> None:
         self.acts = acts
-        self.moments: list[Moment] = []
+        self.moments: list[tuple[Kind, Work]] = []
 
     def times(self, step: str, kind: Kind = "began") -> int:
-        return sum(one.kind == kind and one.work.step.id == step for one in self.moments)
+        return sum(found == kind and work.step.id == step for found, work in self.moments)
 
     def works(self, step: str) -> list[Work]:
         """Every try of a step, in order."""
-        return [
-            one.work for one in self.moments if one.kind == "began" and one.work.step.id == step
-        ]
+        return [work for kind, work in self.moments if kind == "began" and work.step.id == step]
 
     def work(self, step: str) -> Work:
         """The last try of a step."""
         return self.works(step)[-1]
 
-    def place(self, kind: Kind, step: str) -> int:
-        """When something last happened, as a place in the order of everything."""
-        found = [(one.kind, one.work.step.id) for one in self.moments]
-        return len(found) - 1 - found[::-1].index((kind, step))
-
     def counts(self) -> dict[str, int]:
         """Step id -> how often it was begun."""
-        steps = [one.work.step.id for one in self.moments if one.kind == "began"]
+        steps = [work.step.id for kind, work in self.moments if kind == "began"]
         return {step: steps.count(step) for step in steps}
 
 
@@ -104,7 +87,7 @@ class Stage:
 
     async def run(self, work: Work) -> Done:
         script = self.scripts[work.goal]
-        script.moments.append(Moment("began", work))
+        script.moments.append(("began", work))
         kind: Kind = "cancelled"
         try:
             found = await script.acts.get(work.step.id, own_name)(work)
@@ -113,7 +96,7 @@ class Stage:
             kind = "broke"
             raise
         finally:
-            script.moments.append(Moment(kind, work))
+            script.moments.append((kind, work))
         return found if isinstance(found, Done) else Done(found)
 
 
@@ -229,14 +212,6 @@ def states(report: GoalReport, **wanted: str) -> None:
     assert {name: report.steps[name].state for name in wanted} == wanted
 
 
-def ended_after(report: GoalReport, step: str) -> None:
-    """A goal ends after its last step, and not in the future, if the engine records it."""
-    if report.ended:
-        result = report.steps[step]
-        assert result.started + result.seconds - _CLOCKS_S <= report.ended
-        assert report.ended <= time.time() + _CLOCKS_S
-
-
 async def refused(kind: type[SatchelError], doing: Awaitable[Any]) -> None:
     with pytest.raises(kind):
         await doing
@@ -259,37 +234,28 @@ def gives(output: Any) -> Act:
     return act
 
 
-def holds(gate: Gate, output: Any = "held") -> Act:
-    """It waits at a gate, then gives this."""
+def holds(gate: Gate, error: Exception | None = None) -> Act:
+    """It waits at a gate, then fails with this, if anything."""
 
     async def act(_: Work) -> Any:
         await gate.passed()
-        return output
+        if error is not None:
+            raise error
+        return "held"
 
     return act
 
 
-def fails(
-    times: int = 1_000_000,
-    error: Callable[[], Exception] = lambda: StepFailed("The server is busy", code="BUSY"),
-    then: Any = "at last",
-) -> Act:
-    """Its first tries fail, then it gives this."""
-
-    async def act(work: Work) -> Any:
-        if work.attempt <= times:
-            raise error()
-        return then
-
-    return act
-
-
-def fails_until(gate: Gate, then: Any = "at last") -> Act:
-    """It fails for good as long as a gate is closed, then it gives this."""
+def fails_until(gate: Gate, error: Exception | None = None) -> Act:
+    """It fails for good as long as a gate is closed."""
 
     async def act(_: Work) -> Any:
         if not gate.is_open:
-            raise StepFailed("It is broken for now", code="BROKEN", retryable=False)
-        return then
+            raise error or broken()
+        return "at last"
 
     return act
+
+
+def broken() -> StepFailed:
+    return StepFailed("It is broken", code="BROKEN", retryable=False)

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from engine_suite.bench import gives, work
-from satchel.goals.artifacts import is_reference, load
+from satchel.goals.artifacts import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 _ANY: Mapping[str, Any] = {"type": ["object", "array", "number", "boolean", "null", "string"]}
-_LARGE = "0123456789abcdef" * 65_536
-"""1 MB."""
 
 
 async def any_json_survives(bench: Bench) -> None:
@@ -45,20 +43,6 @@ async def any_json_survives(bench: Bench) -> None:
         found = report.steps[name].output
         assert found == value
         assert type(found) is type(value)
-
-
-async def large_output_by_reference(bench: Bench) -> None:
-    """An output of 1 MB is kept beside the results, and the next step gets all of it."""
-    goal = bench.goal(
-        work("a"), work("b", prompt="{{steps.a.output}}"), work={"a": gives(_LARGE), "b": _digest}
-    )
-    report = await bench.run(goal)
-    output = report.steps["a"].output
-    assert is_reference(output)
-    assert output["size"] >= len(_LARGE)
-    assert await load(output, bench.engine.artifacts) == _LARGE
-    wanted = hashlib.sha256(_LARGE.encode()).hexdigest()
-    assert report.steps["b"].output == wanted
 
 
 async def _digest(work: Work) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from engine_suite.bench import (
     Gate,
-    fails,
     fails_until,
     gives,
     holds,
@@ -89,62 +88,44 @@ async def report_while_running(bench: Bench) -> None:
     await bench.finish(goal)
 
 
-async def list_by_state_and_order(bench: Bench) -> None:
-    """The latest goal comes first; states and a limit narrow the list."""
-    first = bench.goal(work("a"), goal="第一")
-    second = bench.goal(person("ask"))
-    third = bench.goal(work("a"), work("b"), work={"b": fails()}, on_failure="continue")
-    await bench.run(first)
-    await asyncio.sleep(0.02)
-    await bench.run(second, "asking")
-    await asyncio.sleep(0.02)
-    await bench.run(third, "partial")
-    engine = bench.engine
-    latest = await engine.list(limit=3)
-    assert [one.id for one in latest] == [third.id, second.id, first.id]
-    assert latest[2].goal == "第一"
-    assert [(one.done, one.steps) for one in latest] == [(1, 2), (0, 1), (1, 1)]
-    assert [one.state for one in latest] == ["partial", "asking", "done"]
-    assert {one.engine for one in latest} == {engine.name}
-    asking = await engine.list(states=("asking",), limit=1)
-    assert [one.id for one in asking] == [second.id]
-    both = await engine.list(states=("done", "partial"), limit=2)
-    assert [one.id for one in both] == [third.id, first.id]
+async def list_of_goals(bench: Bench) -> None:
+    """The latest goal comes first, also when an older one is answered or tried again later.
 
-
-async def list_by_submission(bench: Bench) -> None:
-    """A goal that is answered or tried again keeps its place; a list can end at a moment."""
-    gate = Gate()
-    answered = bench.goal(person("ask"), work("a", "ask"))
+    States, a limit and a moment narrow the list.
+    """
+    gate, engine = Gate(), bench.engine
+    answered = bench.goal(person("ask"), work("a", "ask"), goal="第一")
     again = bench.goal(work("a"), work={"a": fails_until(gate)})
-    last = bench.goal(work("a"))
+    last = bench.goal(work("a"), work("b"), work={"b": fails_until(Gate())}, on_failure="continue")
     await bench.run(answered, "asking")
     await asyncio.sleep(0.02)
     await bench.run(again, "failed")
     await asyncio.sleep(0.02)
     moment = time.time()
     await asyncio.sleep(0.02)
-    await bench.run(last)
+    await bench.run(last, "partial")
+    latest = await engine.list(limit=3)
+    assert [one.id for one in latest] == [last.id, again.id, answered.id]
+    assert [one.state for one in latest] == ["partial", "failed", "asking"]
+    assert [(one.done, one.steps) for one in latest] == [(1, 2), (0, 1), (0, 2)]
+    assert (latest[2].goal, {one.engine for one in latest}) == ("第一", {engine.name})
+    asking = await engine.list(states=("asking",), limit=1)
+    assert [one.id for one in asking] == [answered.id]
     gate.open()
-    engine = bench.engine
     await engine.retry(again.id)
     await bench.finish(again)
     await engine.answer(answered.id, "ask", Answer())
     report = await bench.finish(answered)
-    latest = await engine.list(limit=3)
+    latest = await engine.list(states=("done", "partial"), limit=3)
     assert [one.id for one in latest] == [last.id, again.id, answered.id]
-    line = latest[2]
-    assert (line.state, line.done, line.steps) == ("done", 2, 2)
-    assert (line.started, line.seconds) == (report.started, report.seconds)
-    over = await engine.list(states=("done",), limit=2)
-    assert [one.id for one in over] == [last.id, again.id]
+    assert (latest[2].started, latest[2].seconds) == (report.started, report.seconds)
     older = await engine.list(before=moment, limit=2)
     assert [(one.id, one.state) for one in older] == [(again.id, "done"), (answered.id, "done")]
     assert await engine.list(before=1.0) == []
 
 
 async def resume_of_what_runs(bench: Bench) -> None:
-    """Resuming a goal that is at work does not run it twice."""
+    """Resuming a goal that is at work does not run it twice, and it cannot be tried again."""
     gate = Gate()
     goal = bench.goal(work("a"), work={"a": holds(gate)})
     await bench.engine.submit(goal)
@@ -155,6 +136,7 @@ async def resume_of_what_runs(bench: Bench) -> None:
         pass  # another run has it
     else:
         assert report.state == "running"
+    await refused(Conflict, bench.engine.retry(goal.id))
     gate.open()
-    await bench.finish(goal)
+    assert (await bench.finish(goal)).revision == 1
     assert bench.script(goal).counts() == {"a": 1}

@@ -1,15 +1,12 @@
-"""Retries with the same or a changed plan, and removal."""
+"""Retries with the same or a changed plan."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-import pytest
-
-from engine_suite.bench import Gate, fails_until, gives, holds, person, refused, states, work
+from engine_suite.bench import Gate, gives, holds, person, refused, states, work
 from satchel.errors import Conflict, InvalidInput, NotFound, StepFailed
-from satchel.goals.artifacts import is_reference, load
 from satchel.goals.model import Answer, Done, Usage
 
 if TYPE_CHECKING:
@@ -17,19 +14,26 @@ if TYPE_CHECKING:
 
 
 async def retry_of_failed_only(bench: Bench) -> None:
-    """Trying again does what was not done, and keeps the rest."""
-    gate = Gate()
+    """Trying again does what was not done, and keeps the rest; each result counts once."""
+    each, gate = Usage(1, 60, 40, 0.5), Gate()
+
+    async def act(_: object) -> Done:
+        if not gate.is_open:
+            raise StepFailed("not yet", code="NO", retryable=False, usage=each)
+        return Done("b", each)
+
     goal = bench.goal(
         work("a"),
         work("b", prompt="{{steps.a.output}}"),
         work("c", "b"),
-        work={"b": fails_until(gate)},
+        work={"a": gives(Done("a", each)), "b": act},
     )
     failed = await bench.run(goal, "failed")
     gate.open()
     began = await bench.engine.retry(goal.id)
-    assert began.id == goal.id
+    assert (began.id, began.usage) == (goal.id, each)
     report = await bench.finish(goal)
+    assert failed.usage == report.usage == Usage(2, 120, 80, 1.0)
     states(report, a="done", b="done", c="done")
     assert report.revision == 2
     assert report.steps["a"] == failed.steps["a"]
@@ -71,22 +75,6 @@ async def changed_plan_keeps_what_holds(bench: Bench) -> None:
     assert report.revision == 2
     assert bench.script(goal).work("b").prompt == "Do it otherwise"
     assert bench.script(goal).counts() == {"a": 1, "b": 2, "c": 2, "d": 1}
-
-
-async def totals_count_what_holds(bench: Bench) -> None:
-    """What a goal took counts every result once, also one that a retry keeps."""
-    each, gate = Usage(1, 60, 40, 0.5), Gate()
-
-    async def act(_: object) -> Done:
-        if not gate.is_open:
-            raise StepFailed("not yet", code="NO", retryable=False, usage=each)
-        return Done("b", each)
-
-    goal = bench.goal(work("a"), work("b", "a"), work={"a": gives(Done("a", each)), "b": act})
-    assert (await bench.run(goal, "failed")).usage == Usage(2, 120, 80, 1.0)
-    gate.open()
-    assert (await bench.engine.retry(goal.id)).usage == each
-    assert (await bench.finish(goal)).usage == Usage(2, 120, 80, 1.0)
 
 
 async def retry_after_cancel(bench: Bench) -> None:
@@ -147,21 +135,6 @@ async def two_retries_at_once(bench: Bench) -> None:
     assert (report.revision, bench.script(goal).times("a")) == (2, 2)
 
 
-async def goal_that_runs_is_left_alone(bench: Bench) -> None:
-    """A goal that runs can be neither tried again nor removed; once it is over it can."""
-    gate = Gate()
-    goal = bench.goal(work("a"), work={"a": holds(gate)})
-    await bench.engine.submit(goal)
-    await bench.began(goal, "a")
-    await refused(Conflict, bench.engine.retry(goal.id))
-    await refused(Conflict, bench.engine.forget(goal.id))
-    gate.open()
-    report = await bench.finish(goal)
-    assert report.revision == 1
-    await bench.engine.forget(goal.id)
-    await refused(NotFound, bench.engine.report(goal.id))
-
-
 async def retry_of_what_is_not_there(bench: Bench) -> None:
     """An unknown goal, an unknown step or a broken plan is refused, and nothing changes."""
     goal = bench.goal(work("a"))
@@ -172,71 +145,3 @@ async def retry_of_what_is_not_there(bench: Bench) -> None:
     await refused(InvalidInput, bench.engine.retry(goal.id, plan=broken))
     report = await bench.finish(goal)
     assert (report.revision, report.plan) == (1, goal.plan)
-
-
-_LARGE = "大" * 200_000
-
-
-async def forget_what_is_over(bench: Bench) -> None:
-    """A goal that is removed is not known any more, whatever is asked; others stay."""
-    goal, failed, other = (bench.goal(work("a")) for _ in range(3))
-    bench.script(failed).acts["a"] = fails_until(Gate())
-    await bench.run(goal)
-    await bench.run(failed, "failed")
-    before = await bench.run(other)
-    engine = bench.engine
-    for one in (goal, failed):
-        await engine.forget(one.id)
-        await refused(NotFound, engine.report(one.id))
-        await refused(NotFound, engine.wait(one.id, 0.1))
-        await refused(NotFound, engine.retry(one.id))
-        await refused(NotFound, engine.forget(one.id))
-    listed = {one.id for one in await engine.list(limit=500)}
-    assert not listed & {goal.id, failed.id}
-    assert other.id in listed
-    assert await engine.report(other.id) == before
-
-
-async def forget_and_submit_again(bench: Bench) -> None:
-    """The same id runs from scratch, also with another plan; answers are forgotten too."""
-    goal = bench.goal(work("a"), person("ask", "a"), work("b", "ask"))
-    engine = bench.engine
-    await bench.run(goal, "asking")
-    await engine.answer(goal.id, "ask", Answer(value="first"))
-    await bench.finish(goal)
-    await engine.retry(goal.id, from_step="b")
-    assert (await bench.finish(goal)).revision == 2
-    await engine.forget(goal.id)
-    report = await bench.run(goal, "asking")
-    assert (report.revision, report.steps["a"].attempts) == (1, 1)
-    assert bench.script(goal).counts() == {"a": 2, "b": 2}
-    await engine.answer(goal.id, "ask", Answer(value="second"))
-    assert (await bench.finish(goal)).steps["ask"].output == "second"
-    await engine.forget(goal.id)
-    other = goal._replace(plan=bench.plan(work("c")))
-    report = await bench.run(other)
-    assert (report.plan, list(report.steps)) == (other.plan, ["c"])
-    assert bench.script(goal).counts() == {"a": 2, "b": 3, "c": 1}
-
-
-async def forget_large_outputs(bench: Bench) -> None:
-    """Large outputs go with their goal; another goal with the same output keeps its own."""
-    one, other = (
-        bench.goal(
-            work("a"), work("b", prompt="{{steps.a.output}}"),
-            work={"a": gives(_LARGE)},
-        )
-        for _ in range(2)
-    )  # fmt: skip
-    reports = [await bench.run(goal) for goal in (one, other)]
-    gone, kept = (report.steps["a"].output for report in reports)
-    assert is_reference(gone)
-    assert is_reference(kept)
-    engine = bench.engine
-    await engine.forget(one.id)
-    assert await load(kept, engine.artifacts) == _LARGE
-    with pytest.raises(StepFailed, match="is missing or damaged"):
-        await load(gone, engine.artifacts)
-    await engine.retry(other.id, from_step="b")
-    await bench.finish(other)
-    assert bench.script(other).work("b").prompt == _LARGE

@@ -1,11 +1,10 @@
-"""The weekly report on every engine, with a scripted model."""
+"""The weekly report: its plan, its skills, and a hostile ticket."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -14,12 +13,9 @@ from model_server import ModelServer, Reply
 from satchel import Satchel
 from satchel.agent.goal_steps import AgentSteps
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.model import Answer, Goal
+from satchel.goals.model import Goal
 from satchel.goals.plan_file import read_plan, write_plan
-from sizes import sized
-from temporal_server import temporal_server
 
-__all__ = ["temporal_server"]
 pytestmark = pytest.mark.timeout(240)
 HOME = os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "weekly_report"
@@ -40,42 +36,6 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def server(monkeypatch):
-    """The scripted model, where the SDK looks for its provider."""
-    with ModelServer(weekly_model.answer) as server:
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
-        yield server
-
-
-def engine_of(name, runner, tmp_path, server=None):
-    if name == "local":
-        return LocalEngine(runner, str(tmp_path / "goals"))
-    if name == "dbos":
-        from satchel.goals.engines.dbos import DbosEngine
-
-        return DbosEngine(runner, str(tmp_path / "goals.sqlite"))
-    from satchel.goals.engines.temporal import TemporalEngine
-
-    assert server is not None
-    folder = str(tmp_path / "artefacts")
-    return TemporalEngine(runner, folder, address=server.address, queue=tmp_path.name)
-
-
-async def carried_out(engine, plan, *answers):
-    """A goal from its beginning to its end; a report for each time that it stood still."""
-    goal = Goal.of(plan)
-    async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(engine)
-        await opened.submit(goal)
-        reports = [await opened.wait(goal.id)]
-        for answer in answers:
-            await opened.answer(goal.id, "review", answer)
-            reports.append(await opened.wait(goal.id))
-        return reports
-
-
-@pytest.fixture
 def steps(project):
     made = AgentSteps(Satchel.for_project("."), "anthropic:claude-sonnet-5", approve=True)
     yield made
@@ -87,24 +47,6 @@ def plan(project):
     found, problems = read_plan("week.yaml")
     assert problems == []
     return found
-
-
-@pytest.mark.parametrize("name", sized(["local", "dbos"], ["local", "dbos", "temporal"]))
-def test_the_report_is_written_on_every_engine(name, plan, steps, server, tmp_path, request):
-    place = request.getfixturevalue("temporal_server") if name == "temporal" else None
-    engine = engine_of(name, steps, tmp_path, place)
-    waits, done = asyncio.run(carried_out(engine, plan, Answer(value="Checkout was down")))
-    assert waits.state == "asking"
-    assert "Refunds +100.0 %" in waits.steps["review"].output
-    assert waits.steps["write"].state == "waiting", "nothing is written before a person agreed"
-    assert (done.state, done.engine) == ("done", name)
-    assert done.steps["save"].output == "reports/week-46.md"
-    assert done.steps["trends"].skills == ("trend-analysis",)
-    assert done.usage.requests == len(server.requests) == 4
-    with open("reports/week-46.md", encoding="utf-8") as file:
-        text = file.read()
-    assert text.startswith("# Week 46\n\nCheckout was down.\n")
-    assert text.endswith(f"<!-- {done.id}:save:1 -->\n"), "the key of the step"
 
 
 def test_a_ticket_cannot_give_orders(plan, steps, tmp_path, monkeypatch):
@@ -123,10 +65,15 @@ def test_a_ticket_cannot_give_orders(plan, steps, tmp_path, monkeypatch):
         told.append(request.results[0].text)
         return Reply("Everything is fine.")
 
+    async def carried_out():
+        async with LocalEngine(steps, str(tmp_path / "goals")) as engine:
+            await engine.submit(goal := Goal.of(plan))
+            return await engine.wait(goal.id)
+
     with ModelServer(obedient) as server:
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)
-        (waits,) = asyncio.run(carried_out(engine_of("local", steps, tmp_path), plan))
+        waits = asyncio.run(carried_out())
     assert waits.state == "asking"
     assert "report_file_save" in told[0]
     assert not os.path.exists("reports")

@@ -11,6 +11,7 @@ from postgres import postgres_server
 from temporal_server import temporal_server
 
 __all__ = ["postgres_server", "temporal_server"]
+pytest.register_assert_rewrite("engine_suite")
 
 
 @pytest.hookimpl(tryfirst=True)

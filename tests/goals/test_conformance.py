@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from engine_suite import answers, execution, outputs, reports, restarts, revisions
+from engine_suite import answers, execution, outputs, removal, reports, restarts, revisions
 from engine_suite import bench as benches
 from satchel.goals.engines import temporal_worker
 from satchel.goals.engines.dbos import DbosEngine
@@ -107,4 +107,12 @@ def opened(
 @pytest.mark.parametrize("opened", SUBJECTS, indirect=True, scope="module")
 @pytest.mark.parametrize("case", cases(execution, outputs, answers, revisions, reports, restarts))
 def test_the_engine_passes(opened, case):
+    opened.run(case)
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("opened", [*SUBJECTS][:-1], indirect=True, scope="module")
+@pytest.mark.parametrize("case", cases(removal))
+def test_goals_can_be_removed(opened, case):
+    """Temporal removes goals by itself."""
     opened.run(case)

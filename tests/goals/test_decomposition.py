@@ -88,11 +88,6 @@ def test_the_skills_that_fit_stand_in_the_prompt(satchel):
     assert made.plan.steps[0].skill == "cataloging-apis"
 
 
-def test_a_template_without_a_place_for_skills_is_refused(satchel):
-    with pytest.raises(InvalidInput, match=r"`\{\{skills\}\}`"):
-        run(satchel, {"steps": []}, template="Plan!")
-
-
 def test_words_of_a_skill_leave_their_place_in_no_way(place, satchel):
     make_skill(
         place,
@@ -133,10 +128,6 @@ def test_a_model_decides_neither_models_nor_tries(satchel):
     [only] = made.plan.steps
     assert (only.model, only.retry, only.timeout) == ("", None, None)
     assert made.plan.budget.cost is None
-    assert set(made.attempts[0].dropped) == {
-        "`budget`", "`inputs`", "`model` of step `write`", "`retry` of step `write`",
-        "`timeout` of step `write`",
-    }  # fmt: skip
 
 
 # --- rejected plans ---------------------------------------------------------------------------
@@ -205,6 +196,7 @@ def test_after_so_many_repairs_it_is_given_up_with_what_is_wrong(satchel, repair
     [
         ("  ", {}),
         (GOAL, {"limit": 0}),
+        (GOAL, {"template": "Plan!"}),
         (GOAL, {"inputs": {"a": object()}}),
     ],
 )
@@ -220,17 +212,15 @@ def test_what_makes_no_sense_is_refused_before_a_model_is_asked(satchel, goal, o
 
 @pytest.mark.req("C7")
 def test_the_trace_says_what_was_chosen_and_how_the_plan_came_about(satchel):
-    made, _ = run(satchel, {"steps": []}, {"steps": [step()]})
-    assert [event.kind for event in made.trace] == ["selected", "planned", "planned"]
-    chosen, first, second = made.trace
-    assert list(chosen.skills) == ["cataloging-apis"]
-    assert chosen.values["detector"]
-    assert "API" in json.dumps(chosen.values["reasons"]) or "api" in str(chosen.values["reasons"])
-    assert (first.values["attempt"], first.values["steps"]) == (1, 0)
-    assert "no `steps`" in first.values["problems"][0]
-    assert (second.values["problems"], second.values["steps"]) == ([], 1)
-    kept = [row["kind"] for row in satchel.trace.history()]
-    assert kept[:3] == ["planned", "planned", "selected"]
+    run(satchel, {"steps": []}, {"steps": [step()]})
+    second, first, chosen = list(satchel.trace.history())[:3]
+    assert [one["kind"] for one in (chosen, first, second)] == ["selected", "planned", "planned"]
+    assert list(chosen["skills"]) == ["cataloging-apis"]
+    assert chosen["detector"]
+    assert "api" in json.dumps(chosen["reasons"]).lower()
+    assert (first["attempt"], first["steps"]) == (1, 0)
+    assert "no `steps`" in first["problems"][0]
+    assert (second["problems"], second["steps"]) == ([], 1)
 
 
 @pytest.mark.req("C10")

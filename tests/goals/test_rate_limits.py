@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -16,14 +15,13 @@ import pytest
 from counting_provider import Provider, limiter
 from satchel.errors import InvalidInput, ServerFailed
 from satchel.goals.database import database_failed, without_password
-from satchel.goals.engines.local import LocalEngine
-from satchel.goals.model import Done, Goal, Plan, Retry, Step
 from satchel.goals.rate_limits import Limit, SharedLimiter
 from sizes import sized
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from postgres import Postgres
-    from satchel.goals.model import Work
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
@@ -118,42 +116,20 @@ def test_a_limit_that_lets_nobody_through_is_refused(limit, tmp_path):
         asyncio.run(scene())
 
 
-def locked(server: Postgres) -> str:
-    """The address of a database whose role has to give a password, which is `right`."""
-    url = server.database()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
-        rules = Path(server.data, "pg_hba.conf")
-        rules.write_text(f"host all locked all scram-sha-256\n{rules.read_text()}")
-        connection.execute("SELECT pg_reload_conf()")
-    return url.replace("satchel@", "locked:wrong@")
-
-
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        ("role", 'role "…" does not exist'),
-        ("database", 'database "…" does not exist'),
-        ("password", 'password authentication failed for user "…"'),
-        ("rights", "permission denied"),
-    ],
+    ("user", "said"),
+    [("stranger:secret@", 'role "…" does not exist'), ("poor@", "permission denied")],
 )
-def test_what_the_server_refuses_is_said_at_once(what, said, server):
-    if what == "role":
-        url = server.database().replace("satchel@", "stranger:secret@")
-    elif what == "database":
-        url = server.url("nothing")
-    elif what == "password":
-        url = locked(server)
-    else:
-        url = server.database()
+def test_what_the_server_refuses_is_said_at_once(user, said, server):
+    url = server.database()
+    if user == "poor@":
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE ROLE poor LOGIN")
-        url = url.replace("satchel@", "poor@")
 
     async def scene() -> None:
-        async with limiter(url, Limit(100, 2)) as limits, limits.slot("model"):
+        address = url.replace("satchel@", user)
+        async with limiter(address, Limit(100, 2)) as limits, limits.slot("model"):
             pass
 
     began = time.monotonic()
@@ -162,7 +138,6 @@ def test_what_the_server_refuses_is_said_at_once(what, said, server):
     assert time.monotonic() - began < 10
     assert said in caught.value.message
     assert "secret" not in caught.value.message
-    assert "wrong" not in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -188,32 +163,6 @@ def test_no_form_of_address_shows_its_password(address, shown):
     assert "ter2" not in told
 
 
-@pytest.mark.timeout(30)
-def test_no_goal_writes_the_password_down(tmp_path):
-    address = "postgresql://u:hunter2@127.0.0.1:1/d"
-
-    class Limited:
-        limits = SharedLimiter({"*": Limit(at_once=1)}, address)
-
-        async def run(self, work: Work) -> Done:
-            async with self.limits.slot("model"):
-                return Done(work.prompt)
-
-    async def scene() -> str:
-        plan = Plan("g", (Step("a", "llm", prompt="p"),), retry=Retry(attempts=1))
-        async with LocalEngine(Limited(), str(tmp_path)) as engine:
-            await engine.submit(Goal("g", plan))
-            error = (await engine.wait("g", 20)).steps["a"].error
-        assert error is not None
-        return error.message
-
-    said = asyncio.run(scene())
-    assert "`postgresql://127.0.0.1:1/d`" in said
-    for file in tmp_path.rglob("*"):
-        if file.is_file():
-            assert b"ter2" not in file.read_bytes()
-
-
 async def test_a_server_that_is_restarted_is_waited_for(server):
     url = server.database()
     async with limiter(url, Limit(100, 2)) as limits:
@@ -222,15 +171,3 @@ async def test_a_server_that_is_restarted_is_waited_for(server):
         await asyncio.to_thread(server.restart)
         async with asyncio.timeout(8), limits.slot("model"):
             pass
-
-
-@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-async def test_only_the_owner_reads_the_file(tmp_path):
-    def files() -> list[Path]:
-        return list(tmp_path.iterdir())
-
-    modes: set[int] = set()
-    limiter = SharedLimiter({"m": Limit(1)}, str(tmp_path / "limits.db"))
-    async with limiter as limits, limits.slot("m"):
-        modes.update(one.stat().st_mode & 0o777 for one in files())
-    assert modes == {0o600}

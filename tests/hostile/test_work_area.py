@@ -264,8 +264,10 @@ def test_nothing_odd_is_opened(victim, name, kind, monkeypatch):
     victim.add("bar")
 
 
-@pytest.mark.parametrize("target", ["/dev/zero", "/dev/stdin", "/dev/full", "pipe", "large"])
-def test_an_entry_that_leads_to_a_device_is_damaged_and_nothing_else(victim, target):
+@pytest.mark.parametrize(
+    "target", ["/dev/zero", "/dev/stdin", "/dev/full", "pipe", "large", "torn"]
+)
+def test_an_entry_that_is_no_record_is_damaged_and_nothing_else(victim, target):
     victim.add("foo")
     victim.add("bar")
     entry = victim.work / "history/2/entry.json"
@@ -275,6 +277,8 @@ def test_an_entry_that_leads_to_a_device_is_damaged_and_nothing_else(victim, tar
     elif target == "large":
         with open(entry, "wb") as stream:
             stream.truncate(65 << 20)
+    elif target == "torn":
+        entry.write_text("{")
     else:
         entry.symlink_to(target)
     assert [one.state for one in victim.store.history()] == ["damaged", "done"]

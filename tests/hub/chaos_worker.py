@@ -18,6 +18,7 @@ from pathlib import Path
 from hub.conftest import write_skill_at
 from satchel.errors import SatchelError
 from satchel.hub.build import build
+from satchel.hub.ledger import open_ledger
 from satchel.hub.publish import publish, read_draft
 from satchel.hub.storage import open_storage
 from satchel.store.signing import SshKey
@@ -43,7 +44,7 @@ def main(store: str, key: str, name: str, count: int, start: str) -> None:
     for draft in drafts:
         try:
             with open_storage(store) as storage:
-                publish(storage, draft, signer)
+                publish(open_ledger(storage), [draft], signer)
         except SatchelError as exc:
             if "exists already" not in exc.message:
                 raise

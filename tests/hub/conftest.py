@@ -12,7 +12,6 @@ import pytest
 
 from hub import servers
 from satchel.cli.main import run
-from satchel.hub.commits import Inspection
 from satchel.hub.publish import Draft, pack_blob
 from satchel.skill.file_tree import FolderTree, hash_tree
 from satchel.store.hub_client.format import digest_hex
@@ -84,6 +83,10 @@ class Shell:
         assert status == 0, (words, out, self.err)
         return json.loads(out)
 
+    def fails(self, status: int, message: str, *words: str) -> None:
+        """Run a command that must fail with a status and a message."""
+        assert (self.run(*words)[0], message in self.err) == (status, True), (words, self.err)
+
     def init(self, store: str, *publishers: str) -> None:
         """Make a hub with publishers, whose keys have their names."""
         self.ok("hub", "init", store, "--name", NAME, "--key", self.keys["hub"])
@@ -118,6 +121,14 @@ def shell(
 
 
 @pytest.fixture
+def store(shell: Shell, make_store: Callable[[str], str]) -> str:
+    """A hub in a folder with the publisher `acme`."""
+    made = make_store("folder")
+    shell.init(made, "acme")
+    return made
+
+
+@pytest.fixture
 def write_skill(tmp_path: Path) -> Callable[..., Path]:
     """Write a skill below `skills/`; returns its folder."""
 
@@ -149,4 +160,4 @@ def unchecked_draft(folder: Path) -> Draft:
         "type": "release", "name": f"acme/{folder.name}", "version": "1.0.0",
         "tree": hash_tree(tree).digest, "blob": digest_hex(data), "size": len(data),
     }  # fmt: skip
-    return Draft(change, Inspection("", "", ""), data)
+    return Draft(change, {}, data)

@@ -10,16 +10,16 @@ import json
 import os
 import socket
 import subprocess
-import threading
 import time
-from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
+from http_answers import answering, reply
 from needs import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
 START_TIMEOUT_S = 60.0
@@ -102,51 +102,24 @@ def caddy(folder: Path, served: Path) -> Iterator[str]:
         process.wait()
 
 
-class _CarelessS3(BaseHTTPRequestHandler):
-    """Enough of S3 to put, get and delete; conditions are ignored."""
-
-    files: dict[str, bytes]
-
-    def _answer(self, status: int, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", '"1"')
-        self.send_header("Last-Modified", "Wed, 18 Nov 2026 09:00:00 GMT")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_PUT(self) -> None:
-        self.files[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(200)
-
-    def do_GET(self) -> None:
-        found = self.files.get(self.path)
-        self._answer(404 if found is None else 200, found or b"")
-
-    def do_DELETE(self) -> None:
-        self.files.pop(self.path, None)
-        self._answer(204)
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(200, b"<DeleteResult><Deleted><Key>x</Key></Deleted></DeleteResult>")
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-        pass
-
-
+@contextmanager
 def careless_s3() -> Iterator[dict[str, str]]:
     """Run an S3 that ignores `If-None-Match`; yields the environment of its clients."""
-    handler = type("Handler", (_CarelessS3,), {"files": {}})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    files: dict[str, bytes] = {}
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        if handler.command == "PUT":
+            files[handler.path] = body
+        found = files.get(handler.path)
+        status = 404 if handler.command == "GET" and found is None else 200
+        answer = found or b"" if handler.command == "GET" else b""
+        reply(handler, status, answer, ETag='"1"', Last_Modified="Wed, 18 Nov 2026 09:00:00 GMT")
+
+    with answering(respond) as host:
         yield {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ENDPOINT_URL": f"http://{host}",
             "AWS_ACCESS_KEY_ID": "a",
             "AWS_SECRET_ACCESS_KEY": "b",
             "AWS_REGION": "us-east-1",
         }
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def test_search_runs_from_static_files(chromium, address):
     page, wrong = open_page(chromium, address)
     page.goto(address)
     page.get_by_label("Search skills").fill("number-4 merged")
-    page.get_by_text("11 of 11 skills").wait_for()
+    page.get_by_text("11 skills").wait_for()
     page.get_by_role("link", name="beta/number-41").click()
     page.get_by_role("heading", name="number-41", level=1).wait_for()
     assert f"satchel hub add {address}/" in page.inner_text("main")
@@ -100,26 +99,12 @@ def test_a_hostile_skill_does_nothing(chromium, address):
     assert wrong == []
 
 
-class _Inline(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = dict(attrs)
-        if (tag == "script" and not names.get("src")) or tag == "style" or "style" in names:
-            self.found.append(tag)
-        self.found += [name for name in names if name.startswith("on")]
-
-
 def test_no_page_has_inline_scripts_or_styles(hub):
     pages = list(hub.rglob("*.html"))
     assert len(pages) == 62  # 59 skills, two publishers, the first page
     for path in pages:
         text = path.read_text()
-        parser = _Inline()
-        parser.feed(text)
-        assert parser.found == []
+        assert not re.search(r"<script(?! src=)|<style|<[a-z][^>]*\s(style|on\w+)=", text)
         assert re.search(r"Content-Security-Policy.*script-src 'self'", text)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,11 +18,11 @@ from claude_agent_sdk import (
     tool,
 )
 
-from framework_chat import ASKED, Chat, history_of, place_of, project_of
+from framework_chat import ASKED, converse, history_of, place_of
 from model_server import ModelServer, Reply
 from satchel.errors import InvalidInput
 from satchel.integrations.claude_agent_sdk import SkillsOptions
-from satchel.testing import make_skill, make_tool_skill
+from satchel.testing import make_skill
 
 if TYPE_CHECKING:
     from claude_agent_sdk import HookContext, HookInput, HookJSONOutput
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(60)  # Claude Code is a program of 350 MB
 LOAD = Reply(calls=[("mcp__skills__Skill", {"name": "code-review"})])
-QUIET = {
+QUIET: dict[str, Any] = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_ERROR_REPORTING": "1",
@@ -85,46 +83,25 @@ def script(request):
 @pytest.mark.req("A12", "B9", "D6")
 @pytest.mark.timeout(120)
 def test_the_example_gets_through_the_conversation(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    project = project_of(str(tmp_path / "project"))
-    skills = os.path.join(project, ".agents", "skills")
-    with (
-        ModelServer(script) as server,
-        Chat("claude_agent_sdk/agent.py", project, server, HOME=str(home), **QUIET) as chat,
-    ):
-        first = chat.say("Please review my change")
-        assert "Reviews a change." in first[0].system
-        assert "`mcp__skills__` before its name" in first[0].system
-        ours = {f"mcp__skills__{name}" for name in ("Skill", "SkillSearch", "ReadFile")}
-        assert ours <= set(first[0].tools)
-        assert "List what could break." not in first[0].body.decode()
-        assert '<skill name="code-review">' in notes_of(first[0])
-        assert '<skill-loaded name="code-review"' in first[1].results[0].text
-        assert "List what could break." in first[1].results[0].text
-        again = chat.say("Please review my change")
-        assert "already loaded" in again[1].results[0].text
-        make_skill(skills, "haiku", "Writes a haiku.", body="Five, seven, five.\n")
-        new = chat.say("Write a haiku")
-        assert "haiku" in notes_of(new[0])
-        assert "Five, seven, five." in new[1].results[0].text
-        wrong = chat.say("Load what is not there")
-        assert "There is no skill `nowhere`" in wrong[1].results[0].text
-        assert wrong[1].results[0].error
-        asked = [*first, *again, *new, *wrong]
-        assert {json.dumps([one.json["tools"], one.json["system"]]) for one in asked} == {
-            json.dumps([first[0].json["tools"], first[0].json["system"]])
-        }
-        for earlier, later in pairwise(asked):
-            assert texts_of(later)[: len(texts_of(earlier))] == texts_of(earlier)
-        word = "parameters:\n  - {name: word, type: string, description: A word}\n"
-        make_tool_skill(skills, "echo", more=word)
-        said = chat.say("Say it back")
-        assert "mcp__skills__echo_run" in said[0].tools
-        assert '"word": "hello"' in said[1].results[0].text.replace("\\", "")
-        # The system prompt stays, so the list as it is now comes as a note.
-        assert said[0].system == first[0].system
-        assert "Writes a haiku." in notes_of(said[0])
+    (tmp_path / "home").mkdir()
+    server = converse(
+        "claude_agent_sdk/agent.py",
+        tmp_path / "project",
+        script,
+        marks_errors=True,
+        mark="mcp__skills__",
+        told=notes_of,
+        prefix=lambda request: json.dumps([request.json["tools"], request.json["system"]]),
+        history=texts_of,
+        HOME=str(tmp_path / "home"),
+        **QUIET,
+    )
+    first, last = server.requests[0], server.requests[-2]  # of the last turn, before its call
+    assert "`mcp__skills__` before its name" in first.system
+    assert '<skill name="code-review">' in notes_of(first)
+    # The system prompt stays, so the list as it is now comes as a note.
+    assert last.system == first.system
+    assert "Writes a haiku." in notes_of(last)
     assert not server.strangers  # nothing else was asked of the network
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pydantic_ai import Agent
 
-from framework_chat import LOAD, SHIP, Person, converse, forbid_deploy, place_of
+from framework_chat import LOAD, SHIP, converse, forbid_deploy, place_of
 from model_server import Reply, loopback
 from satchel.integrations.pydantic_ai import SkillsCapability, SkillToolset
 from satchel.testing import make_skill, make_tool_skill
@@ -78,15 +78,6 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel):
     assert server.requests[1].results[0].text == "deployed"
     assert server.requests[3].results[0].error
     assert "`careful`" in server.requests[3].results[0].text
-
-
-def test_a_person_is_asked(satchel):
-    person = Person()
-    with loopback([LOAD, LOAD, "Yes."]) as server:
-        skills = SkillsCapability(satchel, approve=person.approve, ask=["Skill"])
-        run(Agent(MODEL, capabilities=[skills]), "Hm")
-    person.was_asked(server)
-    assert server.requests[1].results[0].error
 
 
 @pytest.mark.req("D3")

@@ -66,12 +66,6 @@ def check(library: Library, name: str = "one"):
 # --- the content ---------------------------------------------------------------------------
 
 
-def test_what_did_not_change_passes(folder):
-    library = locked_library(folder)
-    assert check(library).tree == hash_tree(FolderTree(str(folder / "one")))
-    assert library.load_content("one").strip() == "Do the thing."
-
-
 def _edit(base):
     (base / "references/a.md").write_text("B\n")
 

@@ -197,18 +197,6 @@ def test_the_first_skill_creates_the_users_folder(tmp_path):
     assert [skill.name for skill in satchel.list_skills()] == ["first-one"]
 
 
-@pytest.mark.req("B2", "A9")
-def test_one_bad_skill_hides_no_other(tmp_path):
-    make_skill(tmp_path, "good")
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad/SKILL.md").write_text("# no frontmatter\n")
-    snapshot = Library([str(tmp_path)]).snapshot()
-    assert [skill.name for skill in snapshot.skills] == ["good"]
-    assert [(problem.code, problem.path) for problem in snapshot.problems] == [
-        ("no-frontmatter", str(tmp_path / "bad/SKILL.md"))
-    ]
-
-
 @pytest.mark.req("A14")
 @pytest.mark.parametrize("indexed", [False, True])
 def test_refresh_sees_every_kind_of_change_and_reads_only_that(tmp_path, indexed):

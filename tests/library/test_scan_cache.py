@@ -42,17 +42,6 @@ def test_a_second_start_is_equal_and_reads_nothing(root, tmp_path):
     assert warm.files_read == 0
 
 
-def test_changes_between_processes_are_seen(root, tmp_path):
-    Library([str(root)], index=ScanCache(str(tmp_path / "cache"))).snapshot()
-    make_skill(root, "skill-01", "Edited meanwhile.")
-    make_skill(root, "new-one")
-    os.rename(root / "skill-02", root / "skill-xx")
-    warm = Library([str(root)], index=ScanCache(str(tmp_path / "cache")))
-    assert same_skills(Library([str(root)]), warm)
-    assert warm.get_skill("skill-01").description == "Edited meanwhile."
-    assert warm.files_read <= 4
-
-
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text", "random"])
 def test_a_damaged_index_is_said_and_rebuilt(root, tmp_path, damage):
     cache = str(tmp_path / "cache")

@@ -63,39 +63,7 @@ def test_two_skills_with_a_tool_of_one_name(tmp_path):
     assert codes(library) == ["tool-name-taken"]
 
 
-# --- reload -------------------------------------------------------------------------------
-
-
-@pytest.mark.req("E10")
-def test_tools_come_change_break_and_go_without_a_restart(tmp_path):
-    make_tool_skill(tmp_path, "excel")
-    library = Library([str(tmp_path)])
-    first = library.tools()
-    assert list(first.tools) == ["excel_run"]
-
-    make_tool_skill(tmp_path, "image")  # new
-    assert tools(library) == ["excel_run", "image_run"]
-    assert library.tools() is not first
-
-    make_tool_skill(tmp_path, "excel", tool="excel_read")  # changed in place
-    assert tools(library) == ["excel_read", "image_run"]
-
-    (tmp_path / "image" / "skill.yaml").write_text("name: [")  # broken
-    assert tools(library) == ["excel_read"]
-    assert codes(library) == ["tool-not-yaml"]
-
-    make_tool_skill(tmp_path, "image")  # mended
-    assert tools(library) == ["excel_read", "image_run"]
-    assert codes(library) == []
-
-    os.unlink(tmp_path / "image" / "main.py")  # its program is gone
-    assert tools(library) == ["excel_read"]
-    assert codes(library) == ["tool-entry-missing"]
-
-    shutil.rmtree(tmp_path / "excel")
-    assert tools(library) == []
-    kinds = [event.kind for event in library.trace.events if event.skills == ("excel",)]
-    assert kinds == ["discovered", "changed", "removed"]
+# --- programs ------------------------------------------------------------------------------
 
 
 def test_a_go_program_without_a_module_is_a_problem_and_not_offered(tmp_path):
@@ -117,16 +85,6 @@ def test_a_go_program_without_a_module_is_a_problem_and_not_offered(tmp_path):
 def ask(path, book=None) -> Library:
     place = Location(str(path), trusted=None, boundary=str(path))
     return Library([place], trust=book or TrustStore(None))
-
-
-def test_an_untrusted_tool_is_known_and_not_offered(tmp_path):
-    make_tool_skill(tmp_path, "excel")
-    library = ask(tmp_path)
-    assert tools(library) == []
-    (one,) = library.tools().hidden
-    assert one.skill.state == "untrusted"
-    library.trust.trust(str(tmp_path))
-    assert tools(library) == ["excel_run"]
 
 
 def test_a_tool_that_the_scan_blocks_is_not_offered(tmp_path):
@@ -229,14 +187,3 @@ def test_yaml_and_hashes_are_not_imported_without_a_tool_skill(tmp_path):
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
-
-
-def test_a_file_with_the_wrong_name_is_a_problem_until_it_is_renamed(tmp_path):
-    path = make_tool_skill(tmp_path, "excel")
-    wrong = path.replace("skill.yaml", "skill.yml")
-    os.rename(path, wrong)
-    library = Library([str(tmp_path)])
-    assert (tools(library), codes(library)) == ([], ["tool-file-name"])
-    assert library.tools().problems[0].path == wrong
-    os.rename(wrong, path)
-    assert (tools(library), codes(library)) == (["excel_run"], [])

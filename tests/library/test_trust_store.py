@@ -9,7 +9,7 @@ import os
 import pytest
 
 from satchel import Satchel, security
-from satchel.errors import Blocked, InvalidInput, Refused, SettingsError
+from satchel.errors import Blocked, Refused, SettingsError
 from satchel.library import TrustStore
 from satchel.testing import make_skill
 
@@ -44,24 +44,6 @@ def codes(satchel) -> list[str]:
 
 
 # --- ask -----------------------------------------------------------------------------------
-
-
-def test_ask_offers_nothing_until_the_folder_is_trusted(project):
-    satchel = opened(project)
-    assert satchel.list_skills() == []
-    assert codes(satchel) == ["untrusted", "untrusted"]
-    assert satchel.trust() == str(project)
-    assert offered(project) == ["theirs", "other"]
-    assert satchel.untrust()
-    assert offered(project) == []
-
-
-def test_a_trusted_folder_is_trusted_with_what_comes_later(project):
-    opened(project).trust()
-    make_skill(project / "skills", "later")
-    make_skill(project / "skills", "other", "Quite another.", body="Something else.\n")
-    assert offered(project) == ["theirs", "later", "other"]
-    assert opened(project).load_content("other").strip() == "Something else."
 
 
 def test_what_the_user_makes_is_trusted_and_what_lies_beside_it_is_not(project):
@@ -158,20 +140,6 @@ def test_a_project_can_tighten_trust_and_not_loosen_it(project, monkeypatch, own
 # --- the scan ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trust", ["all", "ask"])
-def test_a_blocked_skill_is_refused_and_then_not_offered(project, trust):
-    make_skill(project / "skills", "evil", body=EVIL)
-    opened(project).trust()
-    satchel = opened(project, trust)
-    with pytest.raises(Blocked, match="asks-to-run-download"):
-        satchel.load_content("evil")
-    assert "evil" not in offered(project, trust)
-    reply = opened(project, trust).tools().call("Skill", {"name": "evil"})
-    assert (reply.error.code, "The scan blocks" in reply.text) == ("PERMISSION_DENIED", True)
-    assert "blocked" in codes(satchel)
-    assert "blocked" in satchel.why("evil").verdict
-
-
 def test_what_was_blocked_is_scanned_again_even_if_it_was_clean_before(project):
     make_skill(project / "skills", "plain", body="Do it.\n")
     satchel = opened(project, "all")
@@ -184,20 +152,6 @@ def test_what_was_blocked_is_scanned_again_even_if_it_was_clean_before(project):
     assert "plain" in offered(project, "all"), "the rules of today block nothing"
 
 
-def test_an_accepted_risk_is_for_that_content_only(project):
-    make_skill(project / "skills", "evil", body=EVIL)
-    satchel = Satchel.for_project(project)
-    with pytest.raises(InvalidInput):
-        satchel.accept_risk("evil", " ")
-    with pytest.raises(InvalidInput, match="does not block"):
-        satchel.accept_risk("other", "why")
-    satchel.accept_risk("evil", "our own")
-    assert "curl" in Satchel.for_project(project).load_content("evil")
-    make_skill(project / "skills", "evil", body=EVIL + "And more.\n")
-    with pytest.raises(Blocked):
-        Satchel.for_project(project).load_content("evil")
-
-
 def test_a_mended_skill_is_offered_again(project):
     make_skill(project / "skills", "evil", body=EVIL)
     with pytest.raises(Blocked):
@@ -205,14 +159,6 @@ def test_a_mended_skill_is_offered_again(project):
     make_skill(project / "skills", "evil", body="Nothing bad.\n")
     assert "evil" in offered(project, "all")
     assert Satchel.for_project(project).load_content("evil").strip() == "Nothing bad."
-
-
-def test_what_cannot_be_scanned_is_not_used(project):
-    os.symlink("/etc/hostname", project / "skills/other/host")
-    satchel = Satchel.for_project(project)
-    with pytest.raises(Refused, match="leads out"):
-        satchel.load_content("other")
-    assert [one.code for one in opened(project).review().problems] == ["not-scannable"]
 
 
 def test_what_is_swapped_for_the_time_of_the_scan_is_not_taken_for_clean(project, monkeypatch):
@@ -252,12 +198,13 @@ def test_the_file_of_an_old_version_is_no_yes(tmp_path):
         {"folders": {}},
         {"version": 3, "folders": {}},
         {"version": 3, "folders": [], "blocked": {}, "accepted": {}, "declined": {}, "removed": {}},
-        "oops",
+        '"oops"',
+        "{ oops",
     ],
 )
 def test_a_file_that_says_something_else_is_never_a_yes(tmp_path, table):
     path = tmp_path / "trust.json"
-    path.write_text(json.dumps(table))
+    path.write_text(table if isinstance(table, str) else json.dumps(table))
     with pytest.raises(SettingsError):
         TrustStore(str(path)).read()
 
@@ -288,10 +235,3 @@ def test_an_untrusted_skill_cannot_hide_a_trusted_one(project, tmp_path):
     make_skill(tmp_path / "own", "theirs", "The user's own.")
     satchel = Satchel.for_project(project, trust="ask", locations=[str(tmp_path / "own")])
     assert satchel.get_skill("theirs").description == "The user's own."
-
-
-def test_a_damaged_trust_file_is_an_error_not_a_yes(project, tmp_path):
-    os.makedirs(tmp_path / "home/state")
-    (tmp_path / "home/state/trust.json").write_text("{ oops")
-    with pytest.raises(SettingsError):
-        opened(project).list_skills()

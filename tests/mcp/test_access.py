@@ -1,9 +1,8 @@
-"""Authentication over HTTP, and what a project leaves out."""
+"""Authentication over HTTP."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -21,12 +20,8 @@ TOKEN = "laptop-" + "a" * 32
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """A project whose settings leave a skill out."""
     folder = str(tmp_path_factory.mktemp("shop"))
-    for name in ("pdf-forms", "deploy-site"):
-        write_skill(folder, name)
-    with open(os.path.join(folder, "satchel.toml"), "w", encoding="utf-8") as file:
-        file.write('include = ["pdf-*"]\n')
+    write_skill(folder, "pdf-forms")
     return folder
 
 
@@ -41,22 +36,11 @@ def names(talk):
 
 
 def test_without_a_token_nobody_comes_in(door):
+    assert names(Talk(door, TOKEN)) == {"pdf-forms"}
     for token in ("", "wrong", TOKEN + "x", hashlib.sha256(TOKEN.encode()).hexdigest()):
         with pytest.raises(Refusal) as caught:
             Talk(door, token).ask("skills/list")
         assert caught.value.status == 401
-
-
-def test_what_is_left_out_is_served_in_no_way(door):
-    talk = Talk(door, TOKEN)
-    assert names(talk) == {"pdf-forms"}
-    with pytest.raises(Refusal) as caught:
-        talk.ask("resources/read", uri="skill://deploy-site/SKILL.md")
-    assert caught.value.code == -32602
-    reply = talk.ask("tools/call", name="Skill", arguments={"name": "deploy-site"})
-    assert reply["isError"] is True
-    for method in ("prompts/list", "tools/list"):
-        assert "deploy-site" not in json.dumps(talk.ask(method))
 
 
 def test_on_this_machine_a_token_is_made(shop):
@@ -98,11 +82,9 @@ def test_it_is_not_opened_to_others_without_a_token(shop):
     assert "--token-env" in done.stderr
 
 
-def test_tokens_come_from_safe_places(monkeypatch, tmp_path):
+def test_a_token_is_set_and_long_enough(monkeypatch):
     monkeypatch.setenv("SHORT", "abc")
     with pytest.raises(InvalidInput, match="16 characters"):
         token_from("SHORT")
     with pytest.raises(NotFound, match="Not set"):
         token_from("NOBODY_SET_THIS")
-    with pytest.raises(NotFound, match="cannot be read"):
-        token_from(file=str(tmp_path / "none"))

@@ -193,20 +193,3 @@ def test_rules_about_paths_hold_for_addresses(shop):
     for path in ("skill://pdf/a.md", "skill://deploy/SKILL.md", "skills/deploy/SKILL.md"):
         assert read(view, path, talk).error.code == "PERMISSION_DENIED", path
         assert read(view, path).error is None
-
-
-# --- what only people may load --------------------------------------------------------------
-
-
-def test_what_people_load_is_read_once_they_did(shop):
-    write_skill(shop.project, "deploy", "disable-model-invocation: true\n", **{"a.md": "text\n"})
-    view = shop.view(remote=False)
-    talk = view.new_session()
-    for name in ("SKILL.md", "a.md"):
-        path = f"skills/deploy/{name}"
-        assert read(view, path).error.code == "PERMISSION_DENIED"
-        assert read(view, path, talk).error.code == "PERMISSION_DENIED"
-    assert view.prompt("deploy", {}, talk).error is None
-    assert read(view, "skills/deploy/a.md", talk).data["content"] == "text\n"
-    assert read(view, "skills/deploy/a.md", view.new_session()).error.code == "PERMISSION_DENIED"
-    assert read(view, "skills/deploy/a.md").error.code == "PERMISSION_DENIED"

@@ -139,16 +139,6 @@ def test_a_folder_is_answered_from_the_list(tmp_path):
         assert script.reads() == ["skill://pdf-forms/SKILL.md"]
 
 
-def test_a_file_is_read_only_while_its_skill_is_loaded(tmp_path):
-    with scripted() as (address, script), hosting(str(tmp_path), address, trust="all") as satchel:
-        script.add("pdf-forms", {"a.md": b"a"})
-        satchel.refresh()
-        base = satchel.list_skills()[0].base_dir
-        reply = read(satchel, f"{base}/a.md")
-        assert "its files are read while it is loaded" in reply.text
-        assert script.reads() == []
-
-
 def test_a_project_may_not_name_a_server(tmp_path):
     with scripted() as (address, script):
         script.add("pdf-forms")

@@ -11,7 +11,6 @@ import pytest
 
 from mcp_host import ask_again, hosting, refusals, states
 from mcp_script import scripted
-from satchel import Satchel
 from satchel.library.remote.config import DEPTH
 
 if TYPE_CHECKING:
@@ -160,21 +159,3 @@ def test_a_value_that_no_header_may_have_is_named_and_not_shown(tmp_path, monkey
         assert "`DOCS_TOKEN` has signs that no header may have" in told
         assert "sk-first" not in told
         assert script.asked == []
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "https://skills.example.com/mcp?key=hush",
-        "https://skills.example.com/mcp#hush",
-        "https://hush@skills.example.com/mcp",
-        "https://me:hush@skills.example.com/mcp",
-    ],
-)
-def test_an_address_with_a_secret_is_refused_and_not_repeated(tmp_path, monkeypatch, address):
-    monkeypatch.setenv("SATCHEL_HOME", str(tmp_path / "home"))
-    servers = {"docs": {"address": address}}
-    satchel = Satchel.for_project(str(tmp_path), builtin=False, servers=servers)
-    [told] = refusals(satchel)
-    assert "must not contain secrets" in told
-    assert "hush" not in told

@@ -59,15 +59,6 @@ class Session:
         """The result of a request."""
         return read_answer(self._post(method, params, 2))
 
-    def names(self):
-        """The skills that are listed, page by page."""
-        found, cursor = [], {}
-        while cursor is not None:
-            answer = self.ask("skills/list", **cursor)
-            found += [one["frontmatter"]["name"] for one in answer["skills"]]
-            cursor = {"cursor": answer["nextCursor"]} if "nextCursor" in answer else None
-        return found
-
     @contextmanager
     def stream(self):
         """The server's notifications, as a list that grows."""
@@ -160,7 +151,8 @@ def test_a_client_that_does_not_read_silences_nobody(tmp_path):
             write_skill(folder, "newcomer")
             while not seen and until(lambda: len(got) > before):  # noqa: B023
                 before = len(got)
-                seen = "newcomer" in good.names()
+                with suppress(Refusal):
+                    seen = bool(good.ask("skills/get", uri="skill://newcomer/SKILL.md"))
             assert seen
         for one in (good, bad, deaf):
             one.close()

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from satchel.library.remote.source import read_entries
-from satchel.library.served_skills import confusable_key
 
 DIGEST = "sha256:" + sha256(b"").hexdigest()
 PIECES = st.sampled_from([
@@ -84,21 +83,6 @@ def test_the_mark_changes_with_everything_that_was_listed() -> None:
     ]
     assert len(set(marks)) == len(marks)
     assert marks[0] == read_entries([entry("skill://pdf/a.md")], "docs")[0]["pdf"].digest
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("code-review", "Code_Review"),
-        ("code-review", "соdе-rеviеw"),
-        ("code-review", "ｃｏｄｅ-review"),
-        ("resume", "résumé"),
-        ("kappa", "κaρρa".replace("ρ", "p")),
-        ("vat", "νατ"),
-    ],
-)
-def test_names_that_people_take_for_each_other_are_alike(one: str, other: str) -> None:
-    assert confusable_key(one) == confusable_key(other) != confusable_key(f"{one}s")
 
 
 @pytest.mark.parametrize("name", ["соde-review", "νat-report", "kaρρa"])

@@ -14,6 +14,7 @@ import pytest
 from needs import needs
 from prepared import write_skill
 from satchel.runners.launcher import Launcher
+from satchel.tools.base import CancelToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,27 +54,10 @@ def skill(tmp_path: Path) -> Callable[..., str]:
     return partial(write_skill, str(tmp_path / "thing"))
 
 
-class Cancel:
-    """Takes a call back by `now`."""
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-
-    def fileno(self) -> int:
-        return self._read
-
-    def now(self) -> None:
-        os.write(self._write, b"!")
-
-    def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
-
-
 @pytest.fixture
-def cancel() -> Iterator[Cancel]:
+def cancel() -> Iterator[CancelToken]:
     """Takes a call back."""
-    made = Cancel()
+    made = CancelToken()
     yield made
     made.close()
 

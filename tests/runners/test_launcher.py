@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from uuid import uuid4
 
 import pytest
 
 import satchel
-from needs import needs
 from runners.leftovers import MARK, below, eventually, marked, read
 from satchel.runners.base import CannotStart, Launch, ProgramLimits
 from satchel.runners.launcher import Launcher
 
 PYTHON = (sys.executable, "-I", "-S", "-u", "-c")
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.fixture
@@ -291,72 +287,3 @@ def test_closing_ends_the_launcher_and_it_may_be_used_again(own):
     own.close()
     assert eventually(lambda: not any(alive(each) for each in family), 1)
     assert text_of(own.start(python("print('again')"))) == "again\n"
-
-
-# --- an ordinary user, and other systems --------------------------------------------------------
-
-USER = """
-import json, os, sys
-sys.path.insert(0, sys.argv[1])
-from satchel.runners.base import CannotStart, Launch, ProgramLimits, Program, RunRequest
-from satchel.runners.launcher import Launcher
-sys.path.insert(0, sys.argv[1] + "/tests")
-from once import run_once
-launcher = Launcher()
-found = {}
-for name, code in json.loads(sys.argv[2]).items():
-    limits = ProgramLimits(timeout=5.0 if name != "hangs" else 0.3, memory=60 << 20)
-    scratch = os.path.join(sys.argv[3], name)
-    os.mkdir(scratch)
-    launch = Launch(("/bin/sh", "-c", code), ((%r, sys.argv[4]), ("PATH", os.defpath)), scratch,
-                    limits=limits, scratch=scratch)
-    request = RunRequest("s", "t", {}, Program((), "", "binary"), limits=limits)
-    result = run_once(launcher, launch, request)
-    found[name] = [result.output, result.fault, os.path.exists(scratch)]
-print(json.dumps([os.getuid(), found]))
-"""
-
-
-def test_an_ordinary_user_has_the_same(mark):
-    folder = tempfile.mkdtemp()  # the folders of other tests are closed to others
-    source = os.path.dirname(satchel.__file__)
-    shutil.copytree(source, f"{folder}/satchel", ignore=shutil.ignore_patterns("__pycache__"))
-    os.mkdir(f"{folder}/scratch")
-    os.mkdir(f"{folder}/tests", 0o755)
-    shutil.copy(f"{HERE}/once.py", f"{folder}/tests")
-    for path, mode in ((folder, 0o755), (f"{folder}/scratch", 0o777)):
-        os.chmod(path, mode)
-    programs = {
-        "fine": 'echo "{\\"output\\": \\"fine\\"}"',
-        "daemons": 'setsid sleep 60 & echo "{\\"output\\": \\"fine\\"}"; mkdir -p a/b; chmod 0 a',
-        "hangs": DAEMONS,
-        "memory": "exec tail /dev/zero",
-        "many": "while :; do sleep 60 & done",
-        "crash": "kill -SEGV $$",
-    }
-    command = [
-        "/usr/bin/python3", "-c", USER % MARK, folder, json.dumps(programs),
-        f"{folder}/scratch", mark,
-    ]  # fmt: skip
-    if os.getuid() == 0:
-        who = ["--reuid", "65534", "--regid", "65534", "--clear-groups"]
-        command = [needs("setpriv"), *who, *command]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={}, cwd="/", timeout=50
-        )
-        assert done.returncode == 0, done.stderr
-        uid, found = json.loads(done.stdout)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    assert uid != 0
-    # Without a control group the program may notice first that it can start no more.
-    assert found.pop("many") in (["", "processes", False], ["", "no-reply", False])
-    assert found == {
-        "fine": ["fine", None, False],
-        "daemons": ["fine", None, False],
-        "hangs": ["", "timeout", False],
-        "memory": ["", "memory", False],
-        "crash": ["", "crashed", False],
-    }
-    assert marked(mark) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -14,7 +15,7 @@ from needs import needs
 from runners.leftovers import MARK, eventually, marked
 from satchel.runners.base import Program, ProgramLimits, RunRequest
 from satchel.runners.launcher import launcher
-from satchel.runners.pool import Pool
+from satchel.runners.pool import CallQueue, Pool, Ticket
 
 if TYPE_CHECKING:
     from satchel.runners.base import RunResult
@@ -62,31 +63,17 @@ def pool():
 # --- one call -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_program_that_is_not_there_is_said(pool, make, workers):
+@pytest.mark.parametrize("tier", ["none", "bwrap"])
+def test_a_program_that_is_not_there_is_said(make, tier):
+    if tier == "bwrap":
+        needs("bwrap")
+    pool = Pool(tier=tier, processes=2)
     program = make("a", ONCE)._replace(argv=("/nowhere/python", "x"))
-    result = pool.run(RunRequest("a", "a", {}, program, workers=workers))
-    assert result.fault == "cannot-start", result
+    result = pool.run(RunRequest("a", "a", {}, program))
+    pool.close()
+    assert (result.fault, result.exit_code) == ("cannot-start", None), result
     assert "/nowhere/python" in result.detail
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_bwraps_own_failure_is_told_from_a_program_that_claims_it(make, workers):
-    needs("bwrap")
-    claims = "import sys\nsys.stderr.write('bwrap: not me\\n')\nsys.exit(1)\n"
-    program = make("a", claims)
-    pool = Pool(tier="bwrap", processes=2)
-    try:
-        told = pool.run(RunRequest("a", "a", {}, program, workers=workers))
-        assert (told.fault, told.exit_code) == ("exit-code", 1)
-        assert "bwrap" not in told.detail
-        gone = program._replace(argv=("/nowhere/python", "x"))
-        told = pool.run(RunRequest("b", "b", {}, gone, workers=workers))
-        assert (told.fault, told.exit_code) == ("cannot-start", None)
-        assert told.detail.startswith("bwrap: ")
-        assert "/nowhere/python" in told.detail
-    finally:
-        pool.close()
+    assert result.detail.startswith("bwrap: ") is (tier == "bwrap")
 
 
 def test_waiting_is_bounded_and_reported(pool, make):
@@ -112,7 +99,52 @@ def test_waiting_is_bounded_and_reported(pool, make):
     assert (first.fault, first.output) == ("timeout", "")
     assert "turn" in first.detail
     assert all(result.fault is None for result in rest)
-    assert rest[-1].waited_ms > 200
+    assert max(result.waited_ms for result in rest) > 200
+
+
+def test_a_call_that_waits_can_be_taken_back(pool, make, cancel):
+    request = RunRequest("hangs", "t", {}, make("hangs", HANG), cancel=cancel)
+    results: list[RunResult] = []
+    threads = [threading.Thread(target=lambda: results.append(pool.run(request))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert eventually(lambda: pool.counts() == {"running": 2, "waiting": 1, "kept": 0})
+    cancel.set()
+    for thread in threads:
+        thread.join()
+    assert [result.fault for result in results] == ["cancelled"] * 3
+    assert pool.counts() == {"running": 0, "waiting": 0, "kept": 0}
+
+
+@pytest.mark.parametrize("turn_came", [False, True])
+def test_an_interrupt_while_waiting_gives_the_place_back(turn_came):
+    queue = CallQueue(2)
+    held = queue.enter("a", 5.0)
+    assert isinstance(held, Ticket)
+
+    def interrupt(*_given):
+        if turn_came:
+            queue.leave(held)  # the turn comes, and with it the interrupt
+        raise KeyboardInterrupt
+
+    main = threading.get_ident()
+
+    def send():
+        assert eventually(lambda: queue.counts()[1])
+        signal.pthread_kill(main, signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            queue.enter("a", 5.0)
+    finally:
+        sender.join()
+        signal.signal(signal.SIGALRM, before)
+    if not turn_came:
+        queue.leave(held)
+    assert queue.counts() == (0, 0)
 
 
 # --- closing and forking ------------------------------------------------------------------

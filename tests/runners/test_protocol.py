@@ -48,20 +48,6 @@ def ask(process, line=b"{}\n", limits=LIMITS, cancel=None, keep=False, seconds=5
 # --- one call, one process ---------------------------------------------------------------------
 
 
-@pytest.mark.req("E4")
-def test_the_request_is_one_line_and_then_the_input_ends(start):
-    process = start(
-        "import sys, json; data = sys.stdin.read();print(json.dumps({'output': data, 'error': ''}))"
-    )
-    request = RunRequest("s", "t", {"path": "a", "n": 1}, Program((), "", "python"))
-    found = ask(process, request_line(request))
-    said = json.loads(found.line)["output"]
-    assert said.count("\n") == 1
-    assert said.endswith("\n")
-    assert json.loads(said) == {"arguments": {"path": "a", "n": 1}}
-    assert found.exit_code == 0
-
-
 def test_neither_side_waits_for_the_other_with_long_lines(start):
     # It writes as it reads: writing the whole request first would deadlock.
     process = start(
@@ -75,18 +61,15 @@ def test_neither_side_waits_for_the_other_with_long_lines(start):
     assert len(found.line) > 2_990_000
 
 
-def test_of_standard_error_the_beginning_and_the_end_are_kept(start):
+def test_of_standard_error_the_end_is_kept(start):
     limits = ProgramLimits(timeout=5, stderr=1000)
     process = start(
-        "import sys; sys.stderr.write('BEGIN' + 'x' * 500_000 + 'END')\n"
-        'print(\'{"output": "fine"}\')'
+        "import sys; sys.stderr.write('x' * 500_000 + 'END')\nprint('{\"output\": \"fine\"}')"
     )
     found = ask(process, limits=limits)
     assert found.fault is None
-    assert found.stderr.startswith("BEGIN")
-    assert found.stderr.endswith("END")
-    assert "[499,008 bytes were dropped]" in found.stderr
-    assert len(found.stderr) < 1100
+    note = "… [499,003 bytes were dropped] …\n"
+    assert found.stderr == note + "x" * 997 + "END"
 
 
 def test_a_kept_process_that_answers_before_it_has_read_is_found_out(start):

@@ -44,14 +44,6 @@ def test_one_text_is_one_pattern_wherever_a_host_gives_several(talks):
         session.child(tools=7)
 
 
-def test_a_childs_pattern_with_arguments_is_about_them(talks):
-    child = talks.begin().child(tools=["Bash(git:*)"])
-    assert child.permit("Bash", {"command": "git log"}) is None
-    refusal = child.permit("Bash", {"command": "rm -rf /"})
-    assert refusal.error.code == "PERMISSION_DENIED"
-    assert "only as `Bash(git:*)`" in refusal.text
-
-
 def test_a_yes_is_not_for_a_tool_that_changed_meanwhile(talks):
     network = "network: true\n"
     make_tool_skill(talks.place, "job", ANSWERS % "GOOD", more=network)

@@ -67,6 +67,42 @@ def test_a_skill_that_changed_is_given_again_and_says_so(talks):
     assert session.call("Skill", {"name": "code-review"}).data["already_loaded"]
 
 
+def test_a_grant_that_came_later_counts_only_once_the_model_was_told(talks):
+    session = talks.begin(ask=("Bash",))
+    session.call("Skill", {"name": "code-review"})
+    talks.add("code-review", "Reviews code for faults.", body="Look at each line.\n",
+              allowed_tools="Bash")  # fmt: skip
+    assert "call Skill again" in session.news()
+    assert session.permit("Bash", {"command": "rm x"}) is not None
+    again = session.call("Skill", {"name": "code-review"})
+    assert "already_loaded" not in again.data
+    assert again.data["changed_since_loaded"]
+    assert session.permit("Bash", {"command": "rm x"}) is None
+
+
+def test_each_text_that_arguments_make_comes_once(talks):
+    talks.add("write-docs", "Writes documentation.", body="Write $ARGUMENTS plainly.\n")
+    session = talks.begin()
+
+    def pointed_at(args):
+        reply = session.call("Skill", {"name": "write-docs", "args": args})
+        return "already_loaded" in reply.data
+
+    assert [pointed_at(args) for args in ("a", "b", "a")] == [False, False, True]
+    session.forget("write-docs")
+    os.utime(talks.place / "write-docs" / "SKILL.md")
+    assert [pointed_at(args) for args in ("a", "a")] == [False, True]
+
+
+def test_who_can_neither_load_nor_read_a_skill_is_told_of_none(talks):
+    child = talks.begin().child(tools=["SkillSearch"])
+    assert child.prompt == ""
+    talks.add("brand-new", "Brand new.")
+    assert child.news() == ""
+    assert child.tail("please use the brand-new skill") == ""
+    assert child.shortlist("review my code").reason == "`Skill` cannot be called here"
+
+
 # --- allowed and forbidden -------------------------------------------------------------------
 
 
@@ -132,15 +168,6 @@ def test_whose_load_is_forbidden_is_not_read_as_a_file(talks):
             assert reply.error.code == "PERMISSION_DENIED", wanted
             assert "`disallowed-tools: Skill(deploy)`" in reply.text
     assert session.call("ReadFile", {"path": ".agents/skills/lock/SKILL.md"}).error is None
-
-
-def test_files_of_a_skill_that_a_person_loaded_are_read_where_it_works(talks):
-    make_skill(talks.place, "deploy", "Deploys.", disable_model_invocation=True)
-    session = talks.begin()
-    wanted = {"path": ".agents/skills/deploy/SKILL.md"}
-    assert session.call("ReadFile", wanted).error.code == "PERMISSION_DENIED"
-    assert session.call("Skill", {"name": "deploy"}, as_person=True).error is None
-    assert session.call("ReadFile", wanted).error is None
 
 
 def test_an_approval_that_fails_is_no_approval(talks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from satchel import Satchel
-from satchel.detect import BaseDetector, Detection, LexicalDetector, Match, SelectionPipeline
+from satchel.detect import BaseDetector, Detection, Match, SelectionPipeline
 from satchel.errors import InvalidInput
 from satchel.session.shortlist import CLOSE_SCORE_RATIO
 from satchel.testing import make_skill
@@ -55,11 +55,6 @@ def make(project):
         return Satchel(made.library, made.settings, detector=detector, explicit=False)
 
     return make
-
-
-def load(satchel, *names):
-    for name in names:
-        assert satchel.tools().call("Skill", {"name": name}).status == "success"
 
 
 # --- its skills ---------------------------------------------------------------------
@@ -158,36 +153,6 @@ def test_who_is_ruled_out_is_not_put_forward(make):
 # --- what it leaves alone -----------------------------------------------------------------
 
 
-@pytest.mark.req("D6")
-def test_the_catalogue_stays_byte_for_byte_whatever_is_asked(make):
-    satchel = make(LexicalDetector())
-    tools = satchel.tools()
-    system = satchel.fill("Help.\n\n{{skills}}")
-    prefix = [tools.definitions(provider) for provider in ("anthropic", "openai", "mcp")]
-    texts = set()
-    for goal in (
-        "fill in pdf forms",
-        "写一份报告",
-        "tune this sql query",
-        "use skill deploy-it",
-        "",
-    ):
-        texts.add(satchel.shortlist(goal).text)
-        load(satchel, "code-review")
-        assert satchel.fill("Help.\n\n{{skills}}") == system
-        assert [tools.definitions(one) for one in ("anthropic", "openai", "mcp")] == prefix
-    assert len(texts) > 2
-    assert make().tools().definitions("anthropic") == prefix[0]
-
-
-def test_a_message_comes_first_and_whole(make):
-    satchel = make(Scripted({"pdf-forms": 1.0}))
-    words = "Fill in this form.\n\n  Thanks "
-    sent = satchel.with_shortlist(words)
-    assert sent == f"{words}\n\n{satchel.shortlist(words).text}"
-    assert sent.endswith("</skills-shortlist>")
-
-
 def test_content_blocks_get_one_more(make):
     satchel = make(Scripted({"pdf-forms": 1.0}))
     picture = {"type": "image", "source": {"data": "…"}}
@@ -224,35 +189,6 @@ def test_only_what_a_user_wrote_is_heard_and_answered_in_its_kind(make, kinds, k
         assert sent[-1]["type"] == kind
 
 
-# --- whatever goes wrong ------------------------------------------------------------------
-
-
-class Broken:
-    """A detector that raises."""
-
-    def __init__(self, error):
-        self.error = error
-
-    def detect(self, goal_text, skills):
-        raise self.error
-
-
-@pytest.mark.parametrize("error", [RuntimeError("no"), MemoryError(), RecursionError("deep")])
-def test_a_detector_that_fails_costs_the_block_and_nothing_else(make, error):
-    satchel = make(Broken(error))
-    before = satchel.tools().definitions()
-    made = satchel.shortlist("x")
-    assert made.text == ""
-    assert made.answer is None
-    assert type(error).__name__ in made.reason
-    event = satchel.trace.events[-1]
-    assert event.kind == "failed"
-    assert event.values["what"] == "shortlist"
-    assert event.values["reason"] == made.reason
-    assert satchel.with_shortlist("x") == "x"
-    assert satchel.tools().definitions() == before
-
-
 # --- what is recorded -----------------------------------------------------------------------
 
 
@@ -281,14 +217,6 @@ def test_the_trace_says_which_were_selected_by_which_detector_and_why(make):
         "collapsed": [["copy", "sql-tuning"]],
         "cost": {"input_tokens": 12.0},
     }
-
-
-@pytest.mark.req("C7")
-def test_the_next_process_knows_what_was_selected(make):
-    make(Scripted({"pdf-forms": 0.8})).which("forms please")
-    (row,) = [row for row in make().trace.history() if row["kind"] == "selected"]
-    assert (row["skills"], row["detector"]) == (["pdf-forms"], "scripted")
-    assert row["goal"] == "forms please"
 
 
 def test_only_looking_leaves_no_trace(make):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,30 +117,6 @@ def test_invisible_text_is_removed_and_joiners_stay():
 def test_the_name_pattern(name):
     found = codes(f"---\nname: {name}\ndescription: x\n---\n", folder=name)
     assert ("name-pattern" not in found) is (name in ("code-review", "a1"))
-
-
-keys = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
-leaves = st.one_of(
-    st.text(max_size=40),
-    st.integers(-(10**6), 10**6),
-    st.booleans(),
-    st.none(),
-    st.floats(allow_nan=False),
-)
-values = st.recursive(
-    leaves,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(st.dictionaries(keys, values, max_size=6), st.booleans())
-def test_any_yaml_mapping_is_read_as_pyyaml_reads_it(mapping, flow):
-    block = yaml.safe_dump(mapping, allow_unicode=True, default_flow_style=flow)
-    document = read(f"---\n{block}---\n")
-    truth = yaml.safe_load(block)
-    for key, value in (truth or {}).items():
-        assert document.fields[key] == value
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))

@@ -264,11 +264,6 @@ def test_what_follows_from_a_slip_is_not_said_as_well():
     ]
 
 
-def test_bytes_that_are_no_text():
-    for data in (b"\x7fELF\x02", b"\xff" * 200, b"\x00" * 50, bytes(range(256))):
-        assert read_manifest(data, "demo").manifest is None
-
-
 def test_the_entry_must_be_a_file_inside_the_folder(tmp_path):
     folder = tmp_path / "demo"
     folder.mkdir()
@@ -308,10 +303,3 @@ def test_nothing_is_uncaught(edits):
         assert any(problem.severity == "error" for problem in reading.problems)
     else:
         json.dumps([tool.schema() for tool in reading.manifest.tools])
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_are_answered(data):
-    reading = read_manifest(data, "excel")
-    assert reading.manifest is None
-    assert reading.problems

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-
 import pytest
 
-from mcp_talk import node, official
 from satchel.errors import SkillBroken
 from satchel.skill.validate import portable_fields
 
@@ -73,21 +69,3 @@ def test_what_is_no_skill_by_the_published_format_is_refused(head):
 def test_a_byte_order_mark_and_windows_lines_change_nothing():
     data = b"\xef\xbb\xbf---\r\nname: a\r\ndescription: b\r\n---\r\n"
     assert portable_fields(data) == {"name": "a", "description": "b"}
-
-
-@pytest.mark.timeout(300)
-def test_node_reads_the_same():
-    """The library that the official checks read with, on values where readers differ."""
-    block = HEAD + (
-        "a: yes\nb: 010\nc: 2026-01-02\nd: 1.10\ne: 1:30\nf: ~\ng: 0x1F\nh: |\n  two\n  lines\n"
-        "i: >-\n  one\n  line\nj: [1_000, .5, '']\nk: {on: off}\nl: 1e3\nm: +1\n"
-    )
-    script = (
-        "import(process.argv[1]).then(({parse}) => "
-        "process.stdout.write(JSON.stringify(parse(process.argv[2]))))"
-    )
-    place = official("..", "yaml", "dist", "index.js")
-    done = subprocess.run(
-        [node(), "-e", script, place, block], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout) == read(block.removeprefix(HEAD))

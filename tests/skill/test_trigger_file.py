@@ -13,7 +13,6 @@ from satchel.skill.trigger_file import (
     MAX_PROMPT_CHARS,
     MAX_PROMPTS,
     TriggerPrompt,
-    has_triggers,
     load_triggers,
     read_triggers,
 )
@@ -55,7 +54,6 @@ def test_texts_and_tables_are_prompts():
         ("should:\n  - x\n  - Fix this bug: it crashes\n", [("triggers-row", 3)]),
         ("should:\n  - prompt: x\n    instaed: y\n", [("triggers-key", 3)]),
         ("- x\n", [("triggers-shape", 1)]),
-        ("should:\n  - One  thing\nshould_not:\n  - one thing\n", [("triggers-twice", 4)]),
         (f"should: [{'x' * (MAX_PROMPT_CHARS + 1)}]\n", [("triggers-long", 1)]),
         ("#" * (MAX_FILE_BYTES + 1), [("triggers-large", 0)]),
         (
@@ -79,18 +77,6 @@ def test_a_problem_names_its_line(text, problems):
 def test_whatever_the_bytes_are_there_is_an_answer(data):
     read = read_triggers(data)
     assert read.prompts or read.problems
-
-
-def test_a_folder_has_one_file(tmp_path):
-    assert load_triggers(str(tmp_path)) is None
-    assert not has_triggers(str(tmp_path))
-    evals = tmp_path / "evals"
-    evals.mkdir()
-    (evals / "triggers.yaml").write_text("should: [b]\n")
-    assert has_triggers(str(tmp_path))
-    read = load_triggers(str(tmp_path))
-    assert read is not None
-    assert ([one.text for one in read.prompts], read.problems) == (["b"], ())
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "large"])

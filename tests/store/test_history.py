@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from chaos import works
-from satchel.errors import NotFound, Refused
+from satchel.errors import NotFound
 from satchel.library.lockfile import read_lock
 from satchel.store.history import MAX_UNDO_COUNT
 from satchel.store.undo import history, undo
 from sizes import sized
-
-
-def states(scope) -> list[tuple[int, str, str]]:
-    return [(entry.number, entry.op, entry.state) for entry in history(scope)]
 
 
 def test_edits_made_since_are_kept_and_said(project, scope):
@@ -53,29 +49,6 @@ def test_the_newest_twenty_can_be_undone(project, scope):
     for version in range(count - MAX_UNDO_COUNT + 1, count + 1):
         undo(scope, redo=True)
         assert works.present(scope, "alpha") == works.digest_of("alpha", version)
-
-
-def test_a_damaged_entry_is_shown_and_stops_an_undo_beyond_it(project, scope):
-    for version in (1, 2, 3):
-        works.transactions(project, "update", "alpha", version)
-    with open(scope.part("history", "3", "entry.json"), "w") as stream:
-        stream.write("{")
-    assert states(scope)[0] == (3, "", "damaged")
-    with pytest.raises(Refused, match="damaged"):
-        undo(scope)
-    assert works.present(scope, "alpha") == works.digest_of("alpha", 3)
-    works.transactions(project, "update", "alpha", 4)
-    undo(scope)
-    assert works.present(scope, "alpha") == works.digest_of("alpha", 3)
-
-
-def test_an_old_folder_that_somebody_deleted_cannot_come_back(project, scope):
-    for version in (1, 2):
-        works.transactions(project, "update", "alpha", version)
-    shutil.rmtree(scope.part("history", "2", "old", "alpha"))
-    with pytest.raises(Refused, match="not in the history any more"):
-        undo(scope)
-    assert works.present(scope, "alpha") == works.digest_of("alpha", 2)
 
 
 class Past(RuleBasedStateMachine):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import stat
 
 import pytest
@@ -31,16 +31,6 @@ def test_add_cleans_the_id_and_writes_a_valid_skill(bench, given, skill_id):
     assert skill.description == "Writes notes: short ones. Use when asked."
     assert not [p for p in bench.satchel.problems(deep=True) if p.severity != "note"]
     assert "Base directory" in bench.loads(skill_id)
-
-
-@pytest.mark.req("B6")
-def test_what_was_added_may_be_edited_without_asking_again(bench):
-    store = bench.store
-    bench.do("add", "notes", "Writes notes. Use when asked.")
-    with (bench.skills / "notes/SKILL.md").open("a") as file:
-        file.write("One more line.\n")
-    assert "One more line." in bench.loads("notes")
-    assert not store.lock()
 
 
 # --- import ---------------------------------------------------------------------------------
@@ -151,8 +141,11 @@ def test_remove_takes_a_skill_and_undo_brings_it_back(bench):
     assert bench.loads("greet") == "PERMISSION_DENIED"
 
 
-def test_a_new_name_and_an_undo_trust_nothing(bench):
-    make_skill(bench.skills, "came-along", "A stranger's.")
+def test_an_edit_a_new_name_and_an_undo_trust_nothing(bench):
+    make_skill(bench.skills, "came-along", "A stranger's.", body="One.")
+    assert bench.loads("came-along") == "PERMISSION_DENIED"
+    text = (bench.skills / "came-along/SKILL.md").read_bytes()
+    bench.do("edit", "came-along", edited(text, b"One.", b"Two."))
     assert bench.loads("came-along") == "PERMISSION_DENIED"
     bench.do("rename", "came-along", "other")
     assert bench.loads("other") == "PERMISSION_DENIED"
@@ -265,21 +258,6 @@ def test_verify_names_every_file_that_differs(bench):
     assert greet.generated == ("__pycache__/x.pyc",)
 
 
-def test_a_damaged_lockfile_is_rebuilt_from_its_sound_entries(bench):
-    bench.bring(bench.folder("greet"))
-    bench.bring(bench.folder("other"))
-    table = json.loads(bench.lockfile.read_text())
-    table["skills"]["other"]["licence"] = "changed by hand"
-    bench.lockfile.write_text(json.dumps(table))
-    from satchel.errors import LockBroken
-
-    with pytest.raises(LockBroken):
-        bench.store.lock()
-    assert bench.store.rebuild_lock(dry_run=True) == (["greet"], ["other"])
-    assert bench.store.rebuild_lock() == (["greet"], ["other"])
-    assert list(bench.store.lock()) == ["greet"]
-
-
 @pytest.mark.req("B9")
 def test_the_next_request_knows_what_was_imported_and_removed(bench):
     satchel = bench.satchel
@@ -305,7 +283,6 @@ def edited(text: bytes, old: bytes, new: bytes) -> dict[str, bytes]:
 
 
 def test_an_edit_of_ones_own_skill_keeps_its_trust_and_can_be_undone(bench):
-    store = bench.store
     bench.do("add", "notes", "Writes notes. Use when asked.", "First.")
     path = bench.skills / "notes/SKILL.md"
     before = path.read_bytes()
@@ -318,6 +295,7 @@ def test_an_edit_of_ones_own_skill_keeps_its_trust_and_can_be_undone(bench):
     assert "Second." in bench.loads("notes")
     path.write_bytes(path.read_bytes() + b"By hand.\n")
     assert "By hand." in bench.loads("notes")  # it is still the author's own
+    assert not bench.store.lock()
     entry = bench.store.history()[0]
     assert (entry.op, entry.ids) == ("edit", ("notes",))
     bench.store.undo()
@@ -336,13 +314,6 @@ def test_an_edit_of_a_locked_skill_shows_as_edited_and_is_loaded(bench):
     assert "Say good day." in bench.loads("greet")
 
 
-def test_an_edit_trusts_nothing(bench):
-    make_skill(bench.skills, "came-along", "A stranger's.", body="One.")
-    text = (bench.skills / "came-along/SKILL.md").read_bytes()
-    bench.do("edit", "came-along", edited(text, b"One.", b"Two."))
-    assert bench.loads("came-along") == "PERMISSION_DENIED"
-
-
 def test_an_update_of_a_skill_that_nobody_trusted_does_not_trust_it(bench):
     folder = bench.folder("greet", "First.\n\nMiddle.\n\nLast.\n")
     bench.bring(folder)
@@ -351,3 +322,22 @@ def test_an_update_of_a_skill_that_nobody_trusted_does_not_trust_it(bench):
     edit(folder / "SKILL.md", "Last.", "Their last.")
     bench.do("update")
     assert bench.loads("greet") == "PERMISSION_DENIED"
+
+
+def test_a_stranger_in_the_place_of_an_undone_skill_inherits_nothing(bench):
+    bench.do("add", "mine", "Does things. Use when asked.", "First.")
+    bench.store.undo()
+    shutil.copytree(bench.folder("greet"), bench.skills / "mine")
+    assert bench.loads("greet") == "PERMISSION_DENIED"
+
+
+def test_an_undo_does_not_trust_what_was_not_trusted(bench):
+    shutil.copytree(bench.folder("greet"), bench.skills / "mine")
+    trusts = bench.satchel.library.trust.trusts
+    bench.do("remove", ["mine"])
+    bench.do("add", "mine", "Does things. Use when asked.", "First.")
+    assert trusts(str(bench.skills / "mine"))
+    bench.store.undo()
+    bench.store.undo()
+    assert "Say hello." in (bench.skills / "mine/SKILL.md").read_text()
+    assert not trusts(str(bench.skills / "mine"))

@@ -118,11 +118,3 @@ def test_definitions_are_the_same_bytes_in_any_process(desk, root):
         for seed, lang in (("1", "C.UTF-8"), ("2", "zh_CN.UTF-8"))
     }
     assert outputs == {json.dumps(desk.tools.definitions(catalogue=True)) + "\n"}
-
-
-def test_geminis_own_types_take_the_form(desk):
-    types = pytest.importorskip("google.genai.types")
-    desk.skill("demo")
-    found = desk.tools.definitions("gemini")
-    tool = types.Tool.model_validate({"functionDeclarations": found})
-    assert tool.function_declarations[0].parameters_json_schema["type"] == "object"

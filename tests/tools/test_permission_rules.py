@@ -160,7 +160,6 @@ def test_what_is_sure_is_approved(pattern, tool, given):
         "rm\t-rf x", "{ rm x; }", "if true; then rm x; fi", "! rm x", "time rm x", "A=1 rm x",
         "rm\\\n x", "ls; rm x", "/bin/rm x", "sudo -n rm x", "sh -c 'rm x'", "r\\m x", "RM x",
         "env A=1 B=2 rm x", "timeout 5 rm x", ["rm", "-rf", "/"], [["ls"], ["rm", "x"]],
-        b"rm x",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("parameter", ["command", "cmd", "steps"])
@@ -175,6 +174,7 @@ def test_a_forbidden_command_is_found(command, parameter):
     [
         ("Write(/etc/*)", "Write", {"path": Path("/etc/passwd"), "text": "docs/x"}),
         ("Tool(a)", "Tool", {"what": object()}),
+        ("Bash(rm:*)", "Bash", {"command": b"rm x"}),
         ("Tool(7)", "Tool", {"what": 7}),
         ("bash", "Bash", {}),
         ("read(secret)", "ReadFile", {"path": "secret"}),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -12,6 +15,8 @@ from satchel import Satchel
 from satchel.project import library_for
 from satchel.settings import load_settings
 from satchel.testing import make_tool_skill
+from satchel.tools import program_tool
+from satchel.tools.base import CancelToken
 from satchel.tools.program_runner import ProgramRunner
 
 
@@ -104,19 +109,110 @@ def test_a_tool_that_may_write_makes_no_other_tool(tmp_path, monkeypatch, tier, 
         assert not (project / place).with_name("satchel.lock").exists()
 
 
-def test_a_secret_reaches_the_program_alone(satchel, tool_skill, monkeypatch):
-    monkeypatch.setenv("DEMO_KEY", "correct horse battery")
-    monkeypatch.setenv("OTHER_KEY", "never shown to anybody")
-    program = (
-        "import json, os, sys\nsys.stdin.readline()\n"
-        "print(json.dumps({'output': str(sorted(os.environ.items()))}))\n"
-    )
-    tool_skill("demo", program, more="secrets: [DEMO_KEY]\n")
-    reply = satchel.session(approve=True).call("demo_run")
-    assert "('DEMO_KEY', '[secret DEMO_KEY]')" in reply.data["output"]
-    kept = os.path.join(satchel.settings.paths.state, "trace.jsonl")
-    with open(kept, encoding="utf-8") as file:
-        said = file.read() + reply.to_json()
-    assert '"ran"' in said
-    assert "correct horse" not in said
-    assert "never shown" not in said
+# --- the first use ------------------------------------------------------------------------
+
+PROGRAM = 'import sys\nsys.stdin.readline()\nprint(\'{"output": "%s", "error": ""}\')\n'
+
+
+@pytest.mark.req("E5")
+def test_what_changes_after_the_check_is_neither_run_nor_kept(satchel, tool_skill):
+    """A file is changed between the check and the build, and then restored."""
+    folder = tool_skill("demo", PROGRAM % "checked")
+    runner, real = satchel.runner, satchel.runner.prepare
+    swapped: list[bool] = []
+
+    def prepare(*given, **more):
+        if swapped:
+            return real(*given, **more)
+        swapped.append(True)
+        path = os.path.join(folder, "main.py")
+        with open(path, encoding="utf-8") as file:
+            checked = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PROGRAM % "other")
+        try:
+            return real(*given, **more)
+        finally:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(checked)
+
+    runner.prepare = prepare
+    first = satchel.session(approve=True).call("demo_run")
+    assert first.error is not None
+    assert first.error.code == "PERMISSION_DENIED"
+    assert "changed meanwhile" in first.error.message
+    again = satchel.session(approve=True).call("demo_run")
+    assert again.data["output"] == "checked", again.text
+
+
+@pytest.fixture
+def slow(satchel, tool_skill):
+    """A skill whose packages have to be installed, which takes longer than a few milliseconds."""
+    folder = tool_skill("demo", PROGRAM % "built")
+    with open(os.path.join(folder, "requirements.txt"), "w", encoding="utf-8") as file:
+        file.write("never-there==1\n")
+    return satchel
+
+
+@pytest.mark.req("E3", "E6")
+def test_a_first_use_can_be_taken_back(slow):
+    cancel = CancelToken()
+    cancel.set()
+    began = time.monotonic()
+    reply = slow.session(approve=True).call("demo_run", cancel=cancel)
+    cancel.close()
+    assert time.monotonic() - began < 10
+    assert (reply.error.code, reply.data["fault"]) == ("EXECUTION_ERROR", "cancelled")
+
+
+@pytest.mark.req("E3", "E6")
+def test_a_first_use_ends_in_time(slow, monkeypatch):
+    monkeypatch.setattr(program_tool, "BUILD_TIMEOUT_S", 0.01)
+    began = time.monotonic()
+    reply = slow.session(approve=True).call("demo_run")
+    assert time.monotonic() - began < 10
+    assert (reply.error.code, reply.data.get("fault")) == ("TIMEOUT", "timeout"), reply.text
+    assert "longer than 0.01 seconds" in reply.error.message
+
+
+# --- cancellation -------------------------------------------------------------------------
+
+
+def test_setting_and_closing_from_two_threads_closes_once():
+    wrong = []
+
+    def go(act, start):
+        start.wait()
+        try:
+            act()
+        except OSError as exc:
+            wrong.append(exc)
+
+    for _ in range(300):
+        back, start = CancelToken(), threading.Barrier(2)
+        threads = [threading.Thread(target=go, args=(a, start)) for a in (back.set, back.close)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        back.close()
+    assert not wrong
+
+
+def test_a_cancelled_task_ends_the_program(talks, tmp_path):
+    begun = tmp_path / "begun"
+    program = f"import time\nopen({str(begun)!r}, 'w')\ntime.sleep(60)\n"
+    make_tool_skill(talks.place, "slow", program)
+    session = talks.begin(approve=True, sandbox="off")
+
+    async def main():
+        task = asyncio.create_task(session.acall("slow_run", {}))
+        while not begun.exists():  # noqa: ASYNC110 - polled by file
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    ran = [event for event in session.trace.events if event.kind == "ran"]
+    assert ran[-1].values["ended"] == "cancelled"

@@ -79,12 +79,7 @@ def test_several_tools_are_told_apart_by_name(bench):
     ("arguments", "words"),
     [
         ({}, "`path` is missing"),
-        ({"path": 3}, "`path` must be a text"),
-        ({"path": "a", "count": 1.5}, "`count` must be a whole number"),
         ({"path": "a", "count": 1 << 5000}, "at most"),
-        ({"path": "a", "ratio": float("nan")}, "`ratio` must be a number"),
-        ({"path": "a", "deep": 1}, "`deep` must be true or false"),
-        ({"path": "a", "colour": 1}, "no parameter `colour`"),
         ({"path": "a" * 2_000_000}, "bytes"),
     ],
 )

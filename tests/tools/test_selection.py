@@ -6,7 +6,6 @@ import pytest
 
 from satchel import Satchel
 from satchel.detect import BaseDetector, Match
-from satchel.detect.pipeline import default_detector
 from satchel.library import Library
 from satchel.settings import load_settings
 from satchel.testing import make_skill
@@ -88,17 +87,6 @@ def test_descriptions_cannot_break_out_of_their_line(desk):
     assert len(reply.text.splitlines()) == 2
     assert "<" not in reply.text
     assert len(reply.data["matches"][0]["description"]) <= 210
-
-
-def test_a_search_is_traced(shop):
-    shop.search("review")
-    event = shop.trace.events[-1]
-    assert event.kind == "searched"
-    assert list(event.skills) == ["code-review"]
-    assert event.values["query"] == "review"
-    settings = load_settings(shop.project, env={"HOME": shop.project})
-    assert event.values["detector"] == default_detector(settings).name
-    assert len(event.values["reasons"]) == 1
 
 
 class Ranks(BaseDetector):

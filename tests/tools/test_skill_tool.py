@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from satchel import Satchel
+from satchel.tools.framing import make_nonce
 from satchel.tools.skill_tool import (
     MAX_CONTENT_CHARS,
     MAX_SKILL_NESTING,
@@ -63,6 +65,13 @@ def test_names_and_folders_cannot_forge_the_frame_either(desk):
     assert "\nskill-loaded>" in reply.text
 
 
+@pytest.mark.req("D2")
+def test_a_nonce_that_is_in_the_text_is_not_used(monkeypatch):
+    drawn = [b"\0" * 6, b"\1" * 6]
+    monkeypatch.setattr("os.urandom", lambda count: drawn.pop(0))
+    assert make_nonce("x" + "00" * 6) == "01" * 6
+
+
 @pytest.mark.req("A5")
 def test_arguments_reach_the_text(desk):
     desk.skill("places", "From $1 to $ARGUMENTS[1]", argument_hint="[from] [to]")
@@ -114,10 +123,6 @@ def test_a_skill_that_is_far_too_long_is_cut_and_says_where_to_go_on(desk):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "`name` is missing"),
-        ({"name": ""}, "`name` is empty"),
-        ({"name": 7}, "`name` must be a text, not a number"),
-        ({"name": "demo", "args": {"a": 1}}, "`args` must be a text, not an object"),
         ({"name": "demo", "stack": ["x"]}, "there is no parameter `stack`"),
         ({"name": "demo", "skill": "other"}, "are the same parameter and differ"),
         ({"name": "demo", "args": "x" * 100_001}, "`args` has 100,001 characters"),
@@ -175,6 +180,16 @@ def test_an_untrusted_skill_needs_a_person(make_desk):
     assert "`satchel trust`" in reply.text  # a stranger's words enter no command
     desk.library.trust.trust(f"{desk.project}/skills/stranger")
     assert desk.load("stranger").status == "success"
+
+
+def test_a_skill_that_no_lockfile_pins_is_not_called_untrusted(satchel, make_desk):
+    make_desk().skill("loose")
+    locked = Satchel.for_project(satchel.settings.project, trust="locked", builtin=False)
+    reply = locked.tools().call("Skill", {"name": "loose"})
+    locked.close()
+    assert reply.error.code == "PERMISSION_DENIED"
+    assert "`loose` is not offered: no lockfile pins it as it is" in reply.text
+    assert "`satchel verify`" in reply.text
 
 
 @pytest.mark.req("A15")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from satchel.errors import InvalidInput
 from satchel.settings import load_settings
-from satchel.tools import Tool, Toolset
+from satchel.tools import ReadFileTool, SearchTool, SkillTool, Tool, Toolset
+from satchel.tools.schema import check
 
 CODES = {
     "NOT_FOUND", "ACCESS_DENIED", "PERMISSION_DENIED", "INVALID_PARAM", "TIMEOUT", "INTERNAL_ERROR",
@@ -164,3 +167,32 @@ def test_a_fault_in_a_tool_is_an_internal_error(full, tmp_path):
     assert reply.error.message == "ZeroDivisionError in the tool `Failing`"
     event = full.trace.events[-1]
     assert (event.kind, event.values["code"]) == ("failed", "INTERNAL_ERROR")
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 60)
+    | st.floats(-2, 60)
+    | st.text()
+    | st.lists(st.text())
+)
+PARAMETERS = st.sampled_from(
+    ["name", "args", "path", "offset", "limit", "column", "query", "other"]
+)
+
+
+@pytest.mark.parametrize("tool", [SkillTool, ReadFileTool, SearchTool])
+@given(arguments=st.dictionaries(PARAMETERS, VALUES))
+def test_what_we_refuse_is_what_the_schema_refuses(tool, arguments):
+    # Two exceptions: null means "omitted", and a blank text is empty.
+    plain = {key: value for key, value in arguments.items() if value is not None}
+    trimmed = {k: v.strip() if isinstance(v, str) else v for k, v in plain.items()}
+    valid = jsonschema.Draft202012Validator(tool.parameters).is_valid(trimmed)
+    unknown = set(arguments) - set(tool.parameters["properties"])
+    try:
+        check(arguments, tool.parameters, {})
+    except InvalidInput:
+        assert not valid or unknown
+    else:
+        assert valid

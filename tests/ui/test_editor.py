@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from satchel.presentation.drafts import encode_text
+
 TEXT = "---\nname: notes\ndescription: Writes notes. Use when notes are wanted.\n---\nDo it.\n"
 
 
@@ -71,7 +73,7 @@ def test_what_is_no_skill_any_more_is_not_saved_and_not_forgotten(visit, notes):
     assert notes.read_text() == TEXT
 
 
-def test_problems_are_named_with_their_lines_while_one_types(visit, notes):
+def test_problems_and_the_catalogue_entry_are_shown_while_one_types(visit, notes):
     bad = "---\nname: notes\ndescription: Notes\nmodle: x\n---\nSee [more](more.md).\n"
     part = visit.post(CHECK, data={"text": bad}).text
     assert "<html" not in part
@@ -82,17 +84,10 @@ def test_problems_are_named_with_their_lines_while_one_types(visit, notes):
     broken = visit.post(CHECK, data={"text": "---\nname: [\n---\n"}).text
     assert "badge bad" in broken
     assert "It is not a valid skill" in broken
+    entry = '<skill name="notes">Writes notes. Use when notes are wanted.</skill>'
+    assert entry in visit.satchel.preview().text
+    assert entry in html.unescape(visit.post(CHECK, data={"text": TEXT}).text)
     assert notes.read_text() == TEXT
-
-
-def test_the_catalogue_entry_is_shown_and_nothing_else_of_the_models_text(visit, notes):
-    part = html.unescape(visit.post(CHECK, data={"text": TEXT}).text)
-    assert (
-        '<skill name="notes">Writes notes. Use when notes are wanted.</skill>'
-        in visit.satchel.preview().text
-    )
-    assert '<skill name="notes">Writes notes. Use when notes are wanted.</skill>' in part
-    assert "skill-loaded" not in part
 
 
 def test_what_is_not_text_or_too_large_is_left_to_other_programs(visit, notes):
@@ -125,3 +120,18 @@ def test_what_was_typed_is_kept_where_there_is_no_file_to_go_on_with(
     assert answer.status_code in (403, 404)
     assert "Your text was not saved" in answer.text
     assert "hours of &lt;/textarea&gt;&lt;b&gt;work</textarea>" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "after"),
+    [
+        (b"a\r\nb\r\n", "a\r\nb\r\nc\r\n", b"a\r\nb\r\nc\r\n"),
+        (b"a\nb\n", "a\r\nb\r\nc\r\n", b"a\nb\nc\n"),
+        (b"\xef\xbb\xbfa\n", "b\r\n", b"\xef\xbb\xbfb\n"),
+        (b"\xef\xbb\xbfa\nb\r\nc\n", "a\r\nb\r\nc\r\n", b"\xef\xbb\xbfa\nb\r\nc\n"),
+        (b"a\nb\r\nc\n", "a\r\nB\r\nc\r\n", b"a\nB\nc\n"),
+        (b"", "a\r\nb", b"a\nb"),
+    ],
+)
+def test_a_file_keeps_its_line_ends_and_an_unchanged_one_all_its_bytes(before, typed, after):
+    assert encode_text(typed, before) == after

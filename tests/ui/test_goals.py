@@ -12,12 +12,14 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from model_server import Reply, loopback
-from satchel.errors import StepFailed
+from satchel.errors import ServerFailed, StepFailed
 from satchel.goals.engines.factory import Background, local_folder
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
 from satchel.i18n import Message
 from satchel.tools.framing import framed
+from satchel.ui.events import LiveEvents
+from satchel.ui.goal_service import GoalService
 
 EVIL = '<script>alert("x")</script>'
 FORM = {
@@ -72,7 +74,7 @@ class Elsewhere:
         """Replaces the process that the server starts."""
         self.options.append(list(options))
         self.do(self.engine.resume(goal_id))
-        return Background(cast("Any", Alive()), "", 0)
+        return Background(cast("Any", Started([None], 0)), "", 0)
 
     def close(self) -> None:
         self.runner.free.set()
@@ -82,11 +84,14 @@ class Elsewhere:
         self._loop.close()
 
 
-class Alive(NamedTuple):
-    """A running process."""
+class Started(NamedTuple):
+    """A process that runs until its code is set."""
 
-    def poll(self) -> None:
-        pass
+    codes: list[int | None]
+    at: int
+
+    def poll(self) -> int | None:
+        return self.codes[self.at]
 
 
 @pytest.fixture(autouse=True)
@@ -203,10 +208,8 @@ def test_the_result_of_a_finished_goal_is_on_top(visit, elsewhere):
     assert EVIL not in text
 
 
-class Misled:
-    """A runner whose tools answer as they answer a model."""
-
-    async def run(self, work):
+def test_a_failed_tool_step_is_explained_to_people_not_to_the_model(visit, elsewhere):
+    async def misled(_):
         raise StepFailed(
             Message("There is no file `{path}`", path="orders.csv"),
             Message("Call ReadFile on its folder to see what is there"),
@@ -214,9 +217,7 @@ class Misled:
             retryable=False,
         )
 
-
-def test_a_failed_tool_step_is_explained_to_people_not_to_the_model(visit, elsewhere):
-    elsewhere.runner.run = Misled().run
+    elsewhere.runner.run = misled
     elsewhere.run("week", Step("read", "tool", tool="ReadFile", arguments={"path": "orders.csv"}))
     text = visit.get("/goals/week?step=read").text
     assert "There is no file <code>orders.csv</code>" in text
@@ -283,13 +284,6 @@ def test_an_uploaded_plan_with_errors_is_shown_and_not_started(visit):
     assert visit.post(f"{draft}/cancel").headers["location"] == "/goals/+new"
 
 
-def test_a_tool_of_a_new_goal_has_to_be_allowed(visit, skill, elsewhere):
-    text = "goal: Go\nsteps:\n  - {id: a, tool: ReadFile, arguments: {path: x}}\n"
-    draft = draft_of(visit, files={"file": ("p.yaml", text)})
-    assert "Allow tools to write" not in visit.get(draft).text
-    assert visit.post(draft).status_code == 303
-
-
 WORDS = "Report the week\r\n\r\n" + '- "sales" of each day: 销售 --file\r\n' * 400
 
 
@@ -333,28 +327,23 @@ def test_words_without_a_plan_show_why(visit):
     assert visit.post(draft).status_code == 409
 
 
-def test_words_need_a_model(monkeypatch, enter):
+def test_words_and_steps_need_a_model(monkeypatch, request):
     monkeypatch.delenv("SATCHEL_MODEL")
-    visit = enter(trust="all")
+    visit, elsewhere = map(request.getfixturevalue, ("visit", "elsewhere"))
     page = visit.get("/goals/+new").text
     assert "No model is configured" in page
     assert 'maxlength="20000" disabled>' in page
     refused = visit.post("/goals/+new", data={"words": "Report the week"})
     assert refused.status_code == 422
     assert "Report the week" in refused.text, "what was typed is kept"
+    elsewhere.run("week", *ASKING)
+    answer = visit.post("/goals/week/answer", data={"step": "review"})
+    assert answer.status_code == 422
+    assert "No model is configured" in answer.text
+    assert state(visit, "week") == "asking"
 
 
 # --- actions ------------------------------------------------------------------------------
-
-
-def test_only_a_goal_that_is_over_is_deleted(visit, elsewhere):
-    elsewhere.run("week", *ASKING)
-    assert visit.post("/goals/week/delete").status_code == 409
-    visit.post("/goals/week/cancel")
-    until(visit, "week", "cancelled")
-    told = visit.post("/goals/week/delete").headers["location"]
-    assert "Removed: <code>week</code>" in visit.get(told).text
-    assert visit.get("/goals/week").status_code == 404
 
 
 @pytest.mark.req("C6")
@@ -399,12 +388,13 @@ def test_a_simple_schema_is_a_form_and_its_answer_has_the_types(visit, elsewhere
     assert report.steps["ask"].output == {"count": 3, "sure": True}
 
 
-def test_a_running_goal_is_cancelled_and_gone_on_with(visit, elsewhere):
+def test_a_running_goal_is_cancelled_and_gone_on_with_then_deleted(visit, elsewhere):
     elsewhere.run(
         "week", Step("a", prompt="hold"), Step("b", prompt="go", needs=("a",)), wait=False
     )
     until(visit, "week", "running")
-    assert visit.post("/goals/week/retry", data={}).status_code == 409
+    for action in ("retry", "delete"):
+        assert visit.post(f"/goals/week/{action}", data={}).status_code == 409
     visit.post("/goals/week/cancel")
     until(visit, "week", "cancelled")
     elsewhere.runner.free.set()
@@ -412,6 +402,9 @@ def test_a_running_goal_is_cancelled_and_gone_on_with(visit, elsewhere):
     visit.post("/goals/week/retry", data={})
     until(visit, "week", "done")
     assert "Revision 2" in visit.part("/goals/week/board").text
+    told = visit.post("/goals/week/delete").headers["location"]
+    assert "Removed: <code>week</code>" in visit.get(told).text
+    assert visit.get("/goals/week").status_code == 404
 
 
 def test_a_step_is_done_again_with_all_that_depend_on_it(visit, elsewhere):
@@ -436,52 +429,129 @@ def test_a_tool_that_writes_has_to_be_allowed(visit, elsewhere):
     assert elsewhere.options == [["--engine", "local", "--allow-tools"]]
 
 
-def test_without_a_model_nothing_is_said_to_the_goal(project, monkeypatch, request):
-    monkeypatch.delenv("SATCHEL_MODEL")
-    visit = request.getfixturevalue("visit")
-    elsewhere = request.getfixturevalue("elsewhere")
-    elsewhere.run("week", *ASKING)
-    answer = visit.post("/goals/week/answer", data={"step": "review"})
-    assert answer.status_code == 422
-    assert "No model is configured" in answer.text
-    assert state(visit, "week") == "asking"
-
-
 # --- processes ----------------------------------------------------------------------------
 
 
-def test_a_process_of_its_own_goes_on_with_a_local_goal(project, monkeypatch, request):
-    """The real process: `satchel goal resume`."""
-    monkeypatch.delenv("SATCHEL_MODEL")  # no step needs one
-    visit = request.getfixturevalue("visit")
-
-    async def begin() -> None:
-        async with LocalEngine(Scripted(), local_folder(visit.satchel.settings)) as engine:
-            await engine.submit(Goal("week", Plan("Ask", (Step("ask", "human", prompt="Well?"),))))
-            await engine.wait("week")
-
-    asyncio.run(begin())
-    visit.post("/goals/week/answer", data={"step": "ask", "value": "well"})
-    end = time.monotonic() + 25
-    while state(visit, "week") != "done":
-        assert time.monotonic() < end, visit.part("/goals/week/board").text
-        time.sleep(0.05)
-    while app_of(visit).goals.is_running("week"):  # else it would still run in the next test
-        time.sleep(0.05)
-
-
 def test_a_process_that_cannot_go_on_says_why(visit, elsewhere, tmp_path):
-    class Dead:
-        def poll(self) -> int:
-            return 6
-
     log = tmp_path / "log"
     log.write_text(f"earlier\nerror: The key is missing {EVIL}\n", "utf-8")
     app_of(visit).goals.start = lambda *_, **__: Background(
-        cast("Any", Dead()), str(log), len("earlier\n")
+        cast("Any", Started([6], 0)), str(log), len("earlier\n")
     )
     elsewhere.run("week", *ASKING)
     visit.post("/goals/week/answer", data={"step": "review"})
     text = visit.part("/goals/week/board").text
     assert "error: The key is missing &lt;script&gt;" in text
     assert "earlier" not in text
+
+
+@pytest.fixture
+def starts(visit, elsewhere):
+    """The exit codes of the processes that were started; none of them does anything."""
+    codes: list[int | None] = []
+
+    def start(*_, **__):
+        codes.append(None)
+        return Background(cast("Any", Started(codes, len(codes) - 1)), "", 0)
+
+    app_of(visit).goals.start = start
+    return codes
+
+
+ASK = Step("ask", "human", prompt="Well?")
+
+
+def test_three_clicks_start_one_process(visit, elsewhere, starts):
+    elsewhere.run("week", ASK)
+    for _ in range(3):
+        assert visit.post("/goals/week/resume").status_code == 303
+    assert len(starts) == 1
+    for _ in range(3):
+        assert visit.post("/goals/week/answer", data={"step": "ask"}).status_code == 303
+    assert len(starts) == 1
+    # That process ended before it got the answer: the same answer starts another.
+    starts[0] = 8
+    assert visit.post("/goals/week/answer", data={"step": "ask"}).status_code == 303
+    assert len(starts) == 2
+
+
+TWO = (ASK, Step("too", "human", prompt="And this?"))
+
+
+def test_who_lets_tools_write_has_a_process_that_may(visit, elsewhere, starts):
+    elsewhere.run("week", *TWO)
+    visit.post("/goals/week/answer", data={"step": "ask"})
+    visit.post("/goals/week/answer", data={"step": "too", "allow": "1"})
+    assert len(starts) == 2
+    elsewhere.run("other", Step("a", prompt="fail"))
+    codes = [visit.post("/goals/other/retry", data={}).status_code for _ in range(3)]
+    assert codes == [303, 409, 409], "a second try of the same is refused"
+    assert len(starts) == 3
+
+
+def test_a_goal_whose_engine_is_away_says_so_and_is_loaded_again(visit, monkeypatch):
+    def away(_):
+        raise OSError("no database")
+
+    monkeypatch.setattr("satchel.ui.goal_service.open_engine", away)
+    answer = visit.get("/goals/week")
+    assert answer.status_code == 503
+    assert "does not answer: no database" in answer.text
+    assert 'href="/goals/week"' in answer.text
+    assert answer.headers["refresh"] == answer.headers["retry-after"] == "3"
+    assert visit.get("/goals/..%20x").status_code == 404
+
+
+# --- the engine ---------------------------------------------------------------------------
+
+
+class Slow:
+    """An engine that opens in a thread, which cannot be cancelled."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.opened = self.closed = 0
+
+    async def __aenter__(self):
+        await asyncio.to_thread(self.go.wait, 10)
+        self.opened += 1
+        return self
+
+    async def __aexit__(self, *_):
+        self.closed += 1
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    made: list[Slow] = []
+
+    def open_engine(_):
+        made.append(Slow())
+        return made[-1]
+
+    monkeypatch.setattr("satchel.ui.goal_service.open_engine", open_engine)
+    monkeypatch.setattr("satchel.ui.goal_service.ENGINE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("satchel.ui.goal_service.EVENT_MERGE_S", 0.01)
+    return made
+
+
+def test_an_engine_that_opens_slowly_is_opened_once(satchel, slow):
+    async def ask() -> None:
+        service = GoalService(satchel, LiveEvents(satchel))
+        for _ in range(3):
+            with pytest.raises(ServerFailed, match="it takes too long"):
+                await service.engine()
+        slow[0].go.set()
+        found = None
+        while found is None:
+            try:
+                found = await service.engine()
+            except ServerFailed:
+                await asyncio.sleep(0.01)
+        assert found is cast("Any", slow[0])
+        await service.close()
+
+    asyncio.run(asyncio.wait_for(ask(), 10))
+    assert [(one.opened, one.closed) for one in slow] == [(1, 1)]

@@ -14,7 +14,7 @@ import pytest
 
 from satchel.goals.engines.factory import Background, local_folder
 from satchel.goals.engines.local import LocalEngine
-from satchel.goals.model import Done, Goal, Plan, Retry, Step
+from satchel.goals.model import Done, Goal, Plan, Retry, Step, Usage
 from ui_dom import EVIL, check
 
 REF = ".agents/skills/mine"
@@ -119,11 +119,8 @@ def test_trust(mine):
     assert sent(mine, 303, "/skills/trust", x=EVIL)
 
 
-def test_other_agents(mine):
-    own = {"ref": REF}
-    assert sent(mine, 404, "/skill/agents", own, agent=EVIL[:64], turn="on")
-    assert sent(mine, 303, "/skill/agents", own, agent="claude-code", turn="on")
-    assert sent(mine, 422, "/skill/rename", own, name=EVIL)
+def test_a_new_name_and_an_export(mine):
+    assert sent(mine, 422, "/skill/rename", {"ref": REF}, name=EVIL)
     assert sent(mine, 404, "/skills/chosen", do="export", ref=EVIL)
 
 
@@ -141,3 +138,96 @@ def test_a_plan_that_is_agreed_to(visit, plan):
 
 def test_a_plan_that_is_refused(visit, plan):
     assert sent(visit, 303, f"{plan}/no", accept_risk=EVIL)
+
+
+# --- hostile goals -------------------------------------------------------------------------
+
+OUTPUTS = {
+    "words": EVIL,
+    "table": {EVIL: [EVIL, {EVIL: None}]},
+    "list": [EVIL] * 3,
+    "large": EVIL * 2_000,
+}
+
+
+class Evil:
+    """Whatever it is asked, its answer is an attack."""
+
+    async def run(self, work):
+        if work.step.id == "fails":
+            raise ValueError(EVIL)
+        found = OUTPUTS.get(work.step.id, EVIL)
+        return Done(found, Usage(1, 10, 5), (EVIL,), (EVIL,), (EVIL,))
+
+
+@pytest.fixture
+def hostile_goal(visit):
+    """A goal whose plan and outputs are hostile."""
+    words = EVIL.replace("{{7*7}}", "")  # a prompt is a template, of ours
+    steps = [Step(key, prompt=f"{words} {key}", title=EVIL) for key in (*OUTPUTS, "fails")]
+    steps.append(Step("asks", "human", prompt=words, title=EVIL, needs=("words",)))
+
+    async def work():
+        async with LocalEngine(Evil(), folder=local_folder(visit.satchel.settings)) as engine:
+            plan = Plan(EVIL, tuple(steps), on_failure="continue", retry=Retry(1, 0.01))
+            await engine.submit(Goal("evil", plan))
+            await engine.wait("evil")
+
+    asyncio.run(work())
+    return visit
+
+
+def test_a_goal_and_its_steps_stay_text(hostile_goal):
+    visit = hostile_goal
+    pages = ["/goals", "/goals/evil", "/goals/evil/board"]
+    for step in (*OUTPUTS, "fails", "asks"):
+        pages += [f"/goals/evil/steps/{step}", f"/goals/evil?step={step}"]
+        pages.append(f"/goals/evil/steps/{step}?more=true")
+    for address in pages:
+        for answer in (visit.get(address), visit.part(address)):
+            assert answer.status_code == 200, address
+            assert "x-evil" in check(answer.text).text, address
+
+
+def test_an_answer_to_no_step_is_refused_in_words(hostile_goal):
+    visit = hostile_goal
+    for step in (EVIL, "nobody", "..", "", "words\x00"):
+        for headers in ({}, {"HX-Request": "true"}):
+            form = {"step": step, "say": "yes", "value": EVIL, "note": EVIL}
+            answer = visit.post("/goals/evil/answer", data=form, headers=headers)
+            assert answer.status_code in {404, 409, 422}, step
+            check(answer.text)
+
+
+# --- values that cannot be used ------------------------------------------------------------
+
+FOREIGN = ("required", "should be", "should have", "Maximum number", "exceeded", "valid integer")
+"""Words of the frameworks' own messages."""
+ASKED = {
+    "nothing": ("/skills/import/git", {"source": ""}, "source is missing"),
+    "too long": ("/skills/add", {"name": "x" * 300}, "name has more than 200 characters"),
+    "none of some": ("/skills/add", {"name": "x", "scope": "y"}, "scope is not valid"),
+    "no number": ("/undo", {"number": "one"}, "number is not valid"),
+    "too little": ("/skills?page=0", None, "page is not valid"),
+    "too much": ("/skills?page=99999999", None, "page is not valid"),
+    "an address without a field": ("/plans/x/diff", None, "step is missing"),
+}  # fmt: skip
+
+
+def test_a_value_that_cannot_be_used(visit):
+    for address, data, words in ASKED.values():
+        answer = visit.post(address, data=data) if data else visit.get(address)
+        assert answer.status_code == 422
+        assert words in check(answer.text).text
+        zh = {"Accept-Language": "zh-CN"}
+        chinese = (
+            visit.post(address, data=data, headers=zh) if data else visit.get(address, headers=zh)
+        )
+        assert not [one for one in FOREIGN if one in check(chinese.text).text]
+
+
+def test_a_form_that_is_too_large_is_told_in_our_words(visit):
+    many = [("f", ("a", b"x"))] * 1_100
+    answer = visit.post("/skills/add", files=many)
+    assert answer.status_code == 400
+    assert "The upload is too large" in answer.text

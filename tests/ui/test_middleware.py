@@ -119,18 +119,21 @@ def test_a_name_of_its_own_keeps_its_sessions_to_itself(project):
         assert home.get("/skills", headers={"Host": "other.localhost"}).status_code == 421
 
 
-def test_behind_a_proxy_or_under_a_public_name_no_folder_is_imported(project, tmp_path):
-    every: list[dict[str, Any]] = [{"https": True}, {"hosts": ["skills.example"]}]
+def test_remote_users_import_neither_a_folder_nor_a_repository(project, tmp_path):
+    every: list[dict[str, Any]] = [{"https": True}, {"hosts": ["skills.example"]}, {}]
     for more in every:
-        access = UiAccess()
+        access = UiAccess(password="" if more else PASSWORD)
         with serving(project, access, **more) as client:
             client.get(f"/enter?token={access.new_link()}")
+            ours = {"Origin": "http://127.0.0.1"}
+            client.post("/enter", data={"password": PASSWORD}, headers=ours)
             cookie = {"Cookie": f"satchel={client.cookies['satchel']}"}
             scheme = "https" if more.get("https") else "http"
             headers = {**cookie, "Origin": f"{scheme}://127.0.0.1"}
             form = {"source": str(tmp_path)}
             answer = client.post("/skills/import/git", data=form, headers=headers)
             assert answer.status_code == 403, more
+            assert "Repositories cannot be fetched here" in answer.text
 
 
 def test_a_target_that_is_no_path_is_refused_and_none_leads_elsewhere(visit):
@@ -290,6 +293,32 @@ def test_a_link_on_another_site_gets_in_although_its_cookie_is_strict(visit):
     assert "SameSite=strict" in answer.headers["set-cookie"]
 
 
+# --- language -----------------------------------------------------------------------------
+
+
+def test_a_page_speaks_the_language_of_its_reader(visit):
+    assert "页面不存在" in visit.get("/nowhere", headers={"Accept-Language": "zh-CN"}).text
+    assert "Page not found" in visit.get("/nowhere").text
+    visit.post("/language", data={"name": "zh"})
+    assert "页面不存在" in visit.get("/nowhere").text
+
+
+def test_who_signed_out_is_told_so_in_a_language_of_their_choice(visit):
+    out = visit.post("/leave").headers["location"]
+    door = visit.get(out)
+    assert "You are signed out" in door.text
+    assert "Already signed in?" not in door.text
+    asked = visit.post(
+        "/language", data={"name": "zh"}, headers={"Referer": f"http://127.0.0.1{out}"}
+    )
+    assert (asked.status_code, asked.headers["location"]) == (303, out)
+    assert 'lang="zh-CN"' in visit.get("/enter").text
+    visit.client.cookies.clear()
+    assert "You are signed out" not in visit.get("/enter").text
+    led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert "Already signed in?" in visit.get("/enter", headers=led).text
+
+
 # --- passwords ----------------------------------------------------------------------------
 
 
@@ -363,12 +392,6 @@ def test_no_address_and_no_form_carries_a_token(visit):
     assert answer.status_code == 422
     for text in (answer.text, visit.get("/skills").text, visit.get("/skills/import").text):
         assert "csrf" not in text.lower()
-
-
-def test_a_form_loaded_in_an_earlier_session_is_sent_in_the_new_one(visit):
-    visit.get(f"/enter?token={visit.access.new_link()}")
-    added = visit.post("/skills/add", data={"name": "kept", "description": "Kept. Use now."})
-    assert added.status_code == 303
 
 
 def test_a_get_changes_nothing(visit):

@@ -18,7 +18,7 @@ def told(visit, answer) -> str:
 
 
 @pytest.mark.req("B6", "B11")
-def test_the_form_writes_a_small_valid_skill_where_nothing_was(visit, project):
+def test_the_form_writes_a_small_valid_skill_which_can_be_taken_back(visit, project):
     assert not (project / ".agents").exists()
     answer = visit.post(
         "/skills/add",
@@ -33,22 +33,12 @@ def test_the_form_writes_a_small_valid_skill_where_nothing_was(visit, project):
     text = (project / ".agents/skills/release-notes/SKILL.md").read_text()
     assert text.startswith("---\nname: release-notes\ndescription: ")
     assert [skill.name for skill in visit.satchel.list_skills()].count("release-notes") == 1
-
-
-@pytest.mark.req("B6")
-def test_a_new_skill_can_be_taken_back_and_done_again(visit, project):
-    page = told(visit, visit.post("/skills/add", data={"name": "notes", "description": "x"}))
-    assert "Added: <code>notes</code>" in page
-    number = re.search(r'name="number" value="(\d+)"', page)
-    assert number is not None
-    back = visit.post("/undo", data={"scope": "project", "number": number[1]})
-    page = told(visit, back)
-    assert "Undone: adding <code>notes</code>" in page
-    assert not (project / ".agents/skills/notes").exists()
-    number = re.search(r'name="number" value="(\d+)"', page)
-    assert number is not None
-    told(visit, visit.post("/redo", data={"scope": "project", "number": number[1]}))
-    assert (project / ".agents/skills/notes/SKILL.md").is_file()
+    assert "Added: <code>release-notes</code>" in shown
+    for action, there in (("undo", False), ("redo", True)):
+        number = re.search(r'name="number" value="(\d+)"', shown)
+        assert number is not None
+        shown = told(visit, visit.post(f"/{action}", data={"number": number[1]}))
+        assert (project / ".agents/skills/release-notes").exists() is there
 
 
 @pytest.mark.req("B6")
@@ -111,9 +101,7 @@ def arrived(visit, address: str) -> str:
 
 
 @pytest.mark.req("B8")
-def test_a_repository_is_fetched_chosen_from_and_installed_under_another_id(
-    visit, repository, project
-):
+def test_a_repository_is_fetched_and_chosen_from(visit, repository, project):
     answer = visit.post("/skills/import/git", data={"source": f"file://{repository}"})
     assert answer.status_code == 303
     address = answer.headers["location"]
@@ -122,14 +110,10 @@ def test_a_repository_is_fetched_chosen_from_and_installed_under_another_id(
     page = visit.get(plan).text
     assert ">greet</h2>" in page
     assert ">wave</h2>" in page
-    answer = visit.post(f"{address}/rename", data={"old": "wave", "id.wave": "hello-there"})
-    plan = answer.headers["location"]
-    assert ">hello-there</h2>" in visit.get(plan).text
-    told(visit, visit.post(f"{plan}/yes", data={"take": ["hello-there"]}))
-    assert (project / ".agents/skills/hello-there/SKILL.md").is_file()
+    told(visit, visit.post(f"{plan}/yes", data={"take": ["wave"]}))
+    assert (project / ".agents/skills/wave/SKILL.md").is_file()
     assert not (project / ".agents/skills/greet").exists()
-    assert visit.get(address).status_code == 404
-    assert visit.satchel.store().lock()["hello-there"].place.kind == "git"
+    assert visit.satchel.store().lock()["wave"].place.kind == "git"
 
 
 def test_a_repository_that_is_not_there_says_so_and_a_fetch_can_be_cancelled(visit, tmp_path):
@@ -172,11 +156,11 @@ def astray(project, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (project / ".agents").mkdir()
     (project / ".agents/skills").symlink_to(tmp_path / "elsewhere")
-    file = make_skill(tmp_path / ".config/agents/skills", "mine", "Mine. Use when.", body="Do.")
-    return "~/.config/agents/skills/mine", file
+    make_skill(tmp_path / ".config/agents/skills", "mine", "Mine. Use when.", body="Do.")
+    return "~/.config/agents/skills/mine"
 
 
-@pytest.mark.req("B11")
+@pytest.mark.req("B7", "B11")
 def test_a_scope_that_leads_elsewhere_is_one_trouble_on_the_page(visit, astray):
     for address in ("/history", "/skills/add", "/skills/add?scope=global", "/skills/import"):
         answer = visit.get(address)
@@ -190,18 +174,6 @@ def test_a_scope_that_leads_elsewhere_is_one_trouble_on_the_page(visit, astray):
     refused = visit.post("/skills/add", data={"name": "kept", "description": "Typed."})
     assert refused.status_code == 422
     assert "Typed." in refused.text
-
-
-@pytest.mark.req("B7", "B11")
-def test_the_skills_of_the_other_scope_can_be_looked_at_and_changed(visit, astray):
-    ref, file = astray
     for address in ("/skill", "/skill/edit"):
-        assert visit.get(address, params={"ref": ref}).status_code == 200, address
-    page = visit.get("/skill/edit", params={"ref": ref}).text
-    digest = re.search(r'name="digest" value="(\w+)"', page)
-    assert digest is not None
-    with open(file, encoding="utf-8") as stream:
-        text = stream.read() + "More.\n"
-    data = {"digest": digest[1], "text": text}
-    assert visit.post("/skill/edit", params={"ref": ref}, data=data).status_code == 303
-    assert visit.post("/skills/remove", params={"ref": ref}).status_code == 303
+        assert visit.get(address, params={"ref": astray}).status_code == 200, address
+    assert visit.post("/skills/remove", params={"ref": astray}).status_code == 303

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -15,6 +17,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from satchel.errors import NotFound
+from satchel.ui.auth import UiAccess
+from satchel.ui.pending import PendingItems
+from satchel.ui.state import AppState
 from sizes import sized
 
 
@@ -80,15 +86,14 @@ def test_a_used_link_is_followed_by_another_and_a_second_server_says_what_is_wro
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/enter\?token=[\w-]{32}", other)
         assert other != address
         port = str(urlsplit(address).port)
-        command = [sys.executable, "-m", "satchel", "ui", "--no-browser", "--port", port]
-        second = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        second = run(project, port)
         assert second.returncode == 4
         assert f"error: Port {port} is in use" in second.stderr
         assert "hint: Choose another `--port`" in second.stderr
 
 
-def run(project, *more):
-    command = [sys.executable, "-m", "satchel", "ui", "--no-browser", "--port", "0", *more]
+def run(project, port, *more):
+    command = [sys.executable, "-m", "satchel", "ui", "--no-browser", "--port", port, *more]
     return subprocess.run(
         command, cwd=project, capture_output=True, text=True, check=False, timeout=30
     )
@@ -107,7 +112,7 @@ def test_it_does_not_start_open_to_others_or_half_described(project, tmp_path):
         (("--name", "skills.example"), "`skills.example` is reachable from other machines"),
         (("--behind-https", "--name", "a.localhost"), "required behind a proxy"),
     ):
-        found = run(project, *more)
+        found = run(project, "0", *more)
         assert found.returncode in {2, 4}, found.stderr
         assert words in " ".join(found.stderr.split())
         assert found.stdout == ""
@@ -143,3 +148,51 @@ def test_on_a_network_it_says_that_others_can_read_along(project, tmp_path):
         said = " ".join(said.split())
         assert "put a proxy with TLS in front" in said
         assert f"Others on this machine can read `{file}`" in said
+
+
+# --- shutdown of the shared state ----------------------------------------------------------
+
+
+class Torn:
+    """An engine whose close fails."""
+
+    name = "torn"
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        raise OSError("database went away")
+
+
+def test_what_cannot_be_ended_keeps_nothing_else_from_its_end(satchel, monkeypatch):
+    monkeypatch.setattr("satchel.ui.goal_service.open_engine", lambda _: Torn())
+    ended: list[str] = []
+
+    def odd() -> None:
+        ended.append("fetches")
+        raise ValueError("odd")
+
+    async def live() -> None:
+        state = AppState(satchel, UiAccess())
+        state.live.start()
+        await state.goals.engine()
+        monkeypatch.setattr(state.fetches, "clear", odd)
+        monkeypatch.setattr(state.plans, "clear", lambda: ended.append("plans"))
+        await state.close()
+        assert "satchel-ui-live" not in {one.name for one in threading.enumerate()}
+
+    asyncio.run(live())
+    assert ended == ["fetches", "plans"]
+    found = [one.values["reason"] for one in satchel.trace.events if one.kind == "failed"]
+    assert found == ["OSError: database went away", "ValueError: odd"]
+
+
+def test_an_object_is_kept_for_its_lifetime():
+    released: list[str] = []
+    kept = PendingItems[str](2, released.append, lifetime=0.0)
+    key = kept.add("plan")
+    assert kept.get(key) is None
+    assert released == ["plan"]
+    with pytest.raises(NotFound):
+        kept.pop(key)

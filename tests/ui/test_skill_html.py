@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from html.parser import HTMLParser
 
 import pytest
 
 from satchel.presentation.skill_html import MAX_MARKDOWN_CHARS, code, markdown, visible
+from ui_dom import Page
 
 ALLOWED = {"href", "rel", "title", "class", "start"}
 BARRED = {"script", "style", "img", "iframe", "object", "embed", "form", "input", "svg", "math",
           "link", "meta", "base", "video", "audio", "button", "template", "textarea"}  # fmt: skip
-
-
-class _Reader(HTMLParser):
-    """Every tag with its attributes, as a browser would see them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str]]] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-
-    handle_startendtag = handle_starttag
-
-
-def tags_in(html: str) -> list[tuple[str, dict[str, str]]]:
-    reader = _Reader()
-    reader.feed(html)
-    return reader.tags
 
 
 def link(path: str) -> str:
@@ -40,7 +21,7 @@ def link(path: str) -> str:
 
 def harmless(html: str) -> None:
     """No tag, attribute or address that could do anything."""
-    for tag, attributes in tags_in(html):
+    for tag, attributes in Page(html).elements:
         assert tag not in BARRED, html
         assert attributes.keys() <= ALLOWED, html
         address = attributes.get("href")
@@ -99,7 +80,7 @@ def test_hostile_markdown_and_code_can_do_nothing():
             harmless(markdown(wrapped, link, "SKILL.md"))
         for name in ("py", "html", "js", "sh", "md", "json", "yaml", "php", "", "odd"):
             html = code(text, name)
-            assert {tag for tag, _ in tags_in(html)} <= {"pre", "code", "span"}, text
+            assert {tag for tag, _ in Page(html).elements} <= {"pre", "code", "span"}, text
             assert "<" not in re.sub(r"</?(?:pre|code|span)[^>]*>", "", html), text
             assert "&lt;" in html or "<" not in text
 

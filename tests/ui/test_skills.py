@@ -1,4 +1,4 @@
-"""The list of skills: rows, states, filters, sorting, search, bulk actions."""
+"""The list of skills: rows, states, filters, sorting, search, bulk actions. The catalogue."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def options(text: str, name: str) -> list[str]:
 
 
 @pytest.mark.req("B5", "B10")
-def test_each_row_says_name_description_source_and_state_and_opens_the_skill(visit, skill):
+def test_each_row_says_name_description_source_and_state_and_opens_the_skill(visit, project, skill):
     skill("pdf-forms", "Fills in PDF forms. Use when a form is to be filled in.")
+    text = "---\nname: other-name\ndescription: Does things.\n---\nDo.\n"
+    put(project / ".agents" / "skills" / "folder-name", {"SKILL.md": text})
     answer = visit.get("/skills")
     assert answer.status_code == 200
     row = rows(answer.text)["pdf-forms/full"]
@@ -52,6 +54,8 @@ def test_each_row_says_name_description_source_and_state_and_opens_the_skill(vis
     assert 'data-href="/skill?ref=.agents%2Fskills%2Fpdf-forms"' in answer.text
     assert answer.text.count("Fills in PDF forms.") == 1
     assert 'href="/skills/add"' in answer.text
+    assert 'class="id mono"><bdi>folder-name</bdi>' in answer.text
+    assert "<bdi>other-name</bdi></a>" in answer.text
 
 
 def test_the_project_is_named_in_header_and_title(visit, project):
@@ -68,15 +72,6 @@ def test_badges_count_goals_that_wait_and_skills_that_do_not_work(visit, project
     badges = visit.part("/badges").text
     assert re.search(r'id="badge-health"[^>]*class="count bad"[^>]*>1<', badges)
     assert re.search(r'id="badge-goals" hx-swap-oob="true"><', badges)
-
-
-@pytest.mark.req("B5")
-def test_the_id_is_shown_where_it_is_not_the_name(visit, project):
-    text = "---\nname: other-name\ndescription: Does things.\n---\nDo.\n"
-    put(project / ".agents" / "skills" / "folder-name", {"SKILL.md": text})
-    text = visit.get("/skills").text
-    assert 'class="id mono"><bdi>folder-name</bdi>' in text
-    assert "<bdi>other-name</bdi></a>" in text
 
 
 @pytest.mark.req("B12")
@@ -276,3 +271,55 @@ def test_a_search_in_a_large_library_shows_soon_what_the_scan_blocks(satchel, sk
         assert time.monotonic() < end
         time.sleep(0.2)
     assert [row.name for row in found] == ["helper", "nurse"]
+
+
+# --- the catalogue page -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(visit, skill):
+    for at in range(40):
+        skill(f"skill-{at:02}", f"Does thing {at}. " + "Use when asked for it. " * 8)
+    skill("secret", "Kept from models.", disable_model_invocation=True)
+    visit.satchel.refresh()
+    return visit
+
+
+def _counts(text: str) -> dict[str, int]:
+    rows = re.findall(r'<div class="(\w+)[^"]*"><dt>.*?<strong>([\d,]+)</strong>', text, re.DOTALL)
+    return {key: int(count.replace(",", "")) for key, count in rows}
+
+
+def _block(text: str) -> str:
+    found = re.search(r'<pre id="block"[^>]*>(.*?)</pre>', text, re.DOTALL)
+    assert found is not None
+    return unescape(found[1])
+
+
+def test_the_page_and_a_move_show_exactly_what_the_catalogue_makes(many):
+    text = many.get("/catalogue").text
+    assert 'type="range"' in text
+    assert "Current setting" in text
+    assert _block(text) == many.satchel.preview().text
+    for budget in (0, 300, 1_000, 3_000, 12_000, 40_000):
+        for form in ("xml", "markdown"):
+            text = many.part(f"/catalogue?budget={budget}&form={form}").text
+            made = many.satchel.preview(budget, form)
+            assert "<html" not in text
+            counts = _counts(text)
+            assert counts["full"] == len(made.account.full)
+            assert counts["shortened"] == len(made.account.shortened)
+            assert counts["named"] == len(made.account.named)
+            assert counts["unlisted"] == made.account.unlisted
+            assert counts["withheld"] == 1
+            assert sum(counts.values()) == made.account.total
+            if made.text:
+                assert _block(text) == made.text
+
+
+def test_what_is_left_out_is_named_and_leads_to_its_skill(many):
+    text = many.part("/catalogue?budget=400").text
+    assert 'data-fold="unlisted"' in text
+    assert "/skill?ref=.agents%2Fskills%2Fskill-39" in text
+    assert "budget = 400" in text
+    assert "offered" not in [row["kind"] for row in many.satchel.trace.history()]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import stat
 import zipfile
 
 import pytest
 
-from satchel.ui import middleware, uploads
+from satchel.ui import imports, middleware, state, uploads
 from ui_dom import EVIL, check
 
 SKILL = b"---\nname: greet\ndescription: Says hello. Use for greetings.\n---\nSay hello.\n"
@@ -46,12 +47,10 @@ def test_a_zip_is_shown_first_and_installed_after_a_yes(visit, project, spooled)
     assert ">Install 1 skill</button>" in page
     assert "no findings" in page
     assert not (project / ".agents/skills/greet").exists()
-    (kept,) = spooled.iterdir()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    assert not list(spooled.iterdir())
     done = visit.post(f"{plan}/yes")
     assert "Installed: <code>greet</code>" in visit.get(done.headers["location"]).text
     assert (project / ".agents/skills/greet/run.sh").is_file()
-    assert not list(spooled.iterdir())
     entry = visit.satchel.store().lock()["greet"]
     assert (entry.place.kind, entry.place.url) == ("upload", "skills.zip")
     with visit.satchel.store().plan_update() as update:
@@ -203,14 +202,6 @@ def test_a_hostile_skill_is_shown_as_text_before_it_is_taken(visit):
     assert visit.post(f"{place}/no").status_code in {200, 303}
 
 
-def test_an_upload_is_removed_when_its_import_is_cancelled(visit, spooled):
-    answer = send(visit, packed(ONE, ("two/SKILL.md", SKILL.replace(b"greet", b"two"))))
-    place = answer.headers["location"]
-    assert list(spooled.iterdir())
-    assert visit.post(f"{place}/no").status_code == 303
-    assert not list(spooled.iterdir())
-
-
 def test_a_git_address_that_is_none_is_refused(visit):
     for address in (
         "ext::sh -c id", "-oProxyCommand=id", "--upload-pack=id", "file:///etc", "/etc", "../..",
@@ -223,3 +214,42 @@ def test_a_git_address_that_is_none_is_refused(visit):
             answer = visit.get(answer.headers["location"])
         check(answer.text)
         assert "user:secret" not in answer.text
+
+
+# --- imports that wait -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def tarpit():
+    """A port that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/o/r"
+
+
+def test_a_fetch_that_never_ends_holds_up_nothing_and_can_be_cancelled(visit, tarpit):
+    def fetch():
+        return visit.post("/skills/import/git", data={"source": tarpit})
+
+    pages = [fetch().headers["location"] for _ in range(imports.MAX_FETCHES)]
+    full = fetch()
+    assert full.status_code == 403
+    assert "Too many requests" in full.text
+    assert "Fetching <code>" in visit.get(pages[0]).text
+    assert visit.post(f"{pages[0]}/cancel").status_code == 303
+    assert visit.get(pages[0]).status_code == 404
+    assert fetch().status_code == 303
+    visit.client.app.state.fetches.clear()
+
+
+def test_of_too_many_plans_the_oldest_is_dropped_with_its_files(visit, project, monkeypatch):
+    pending = visit.client.app.state.plans
+    monkeypatch.setattr(pending, "_most", 2)
+    plans = [send(visit, packed((f"{name}/SKILL.md", SKILL))).headers["location"] for name in "abc"]
+    assert [visit.get(plan).status_code for plan in plans] == [404, 200, 200]
+    stage = project / ".agents/.satchel/stage"
+    assert sum(one.is_dir() for one in stage.iterdir()) == 2
+    # A plan whose files are removed while a page reads them has expired.
+    state.release(pending.require(plans[1].rpartition("/")[2]))
+    answer = visit.get(f"{plans[1]}/diff?step=0&path=SKILL.md")
+    assert answer.status_code == 404
+    assert "This preview has expired" in answer.text

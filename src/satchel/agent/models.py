@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import copy
 import random
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic_ai.exceptions import (
@@ -34,12 +33,9 @@ from satchel.i18n import say
 from satchel.tools.framing import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from pydantic_ai import RunContext
     from pydantic_ai.exceptions import AgentRunError
     from pydantic_ai.messages import ModelMessage, ModelResponse
-    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.models import Model, ModelRequestParameters
 
     from satchel.goals.rate_limits import SharedLimiter
 
@@ -61,7 +57,7 @@ _SERVER_ERROR_STATUS = 500
 
 
 class RateLimitedModel(WrapperModel):
-    """A model whose every request takes a slot of a limiter."""
+    """A model whose every request takes a slot of a limiter; steps of goals do not stream."""
 
     def __init__(self, wrapped: Model, limiter: SharedLimiter, *, retries: int = 4) -> None:
         super().__init__(wrapped)
@@ -89,40 +85,6 @@ class RateLimitedModel(WrapperModel):
             attempt += 1
             with paused():
                 await asyncio.sleep(pause)  # without a slot: other requests may proceed
-
-    @asynccontextmanager
-    async def request_stream(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-        run_context: RunContext[Any] | None = None,
-    ) -> AsyncGenerator[StreamedResponse]:
-        """Send a streaming request; the slot is held until the last chunk.
-
-        An error after the first chunk is not repeated, because the chunk was consumed.
-        """
-        settings = _without_sdk_retries(model_settings)
-        attempt = 0
-        while True:
-            async with contextlib.AsyncExitStack() as stack:
-                try:
-                    await self._turn(stack)
-                    response = await stack.enter_async_context(
-                        self.wrapped.request_stream(
-                            messages, settings, model_request_parameters, run_context
-                        )
-                    )
-                except ModelAPIError as exc:
-                    pause = self._pause(exc, attempt)
-                    if pause is None:
-                        raise
-                else:
-                    yield response
-                    return
-            attempt += 1
-            with paused():
-                await asyncio.sleep(pause)
 
     async def _turn(self, stack: contextlib.AsyncExitStack) -> None:
         """Take a slot; waiting for it does not count for the step's timeout."""
@@ -157,18 +119,7 @@ def rate_limited(model: Model, limiter: SharedLimiter | None, *, retries: int = 
         other = copy.copy(model)
         other.models = [rate_limited(one, limiter, retries=retries) for one in model.models]
         return other
-    if isinstance(model, WrapperModel) and _has_inner_limits(model.wrapped):
-        around = copy.copy(model)
-        around.wrapped = rate_limited(model.wrapped, limiter, retries=retries)
-        return around
     return RateLimitedModel(model, limiter, retries=retries)
-
-
-def _has_inner_limits(model: Model) -> bool:
-    """Whether inner models take slots: there are several, or they are wrapped already."""
-    while isinstance(model, WrapperModel) and not isinstance(model, RateLimitedModel):
-        model = model.wrapped
-    return isinstance(model, FallbackModel | RateLimitedModel)
 
 
 def is_temporary(exc: BaseException) -> bool:

@@ -30,34 +30,32 @@ if TYPE_CHECKING:
     from satchel.catalogue.render import CatalogueForm
     from satchel.skill.model import Skill
 
-Unit = Literal["characters", "tokens"]
 Standing = Literal["full", "shortened", "named", "unlisted", "withheld"]
-
-_NOT_ASCII = re.compile("[^\x00-\x7f]")
-_WIDE = re.compile("[^\x00-\u07ff]")
+_TOKEN_CHARS = 4
 
 
 class Budget(NamedTuple):
-    """The size limit of a catalogue.
-
-    Tokens are estimated, because every model counts differently and a catalogue must not need a
-    tokenizer: four ASCII characters are one token, two of the other alphabets (Latin with accents,
-    Greek, Cyrillic, Hebrew, Arabic) are one, and each Chinese, Japanese, Korean, Indic or Thai
-    character and each emoji is one. English prose comes out a little high, which is the safe side.
-    """
+    """The size limit of a catalogue, in characters."""
 
     amount: int
-    unit: Unit = "characters"
 
     @classmethod
     def of(cls, characters: int) -> Budget:
-        """A number of characters."""
-        return cls(characters).checked()
+        """A number of characters.
+
+        Raises:
+            InvalidInput: it is negative.
+        """
+        if characters < 0:
+            raise InvalidInput(
+                f"A budget cannot be less than nothing: `{characters}`", "Write 12000"
+            )
+        return cls(characters)
 
     @classmethod
     def tokens(cls, amount: int) -> Budget:
-        """A number of tokens, as estimated."""
-        return cls(amount, "tokens").checked()
+        """A number of tokens, as four characters each."""
+        return cls.of(amount * _TOKEN_CHARS)
 
     @classmethod
     def share(cls, part: float, window: int) -> Budget:
@@ -71,43 +69,7 @@ class Budget(NamedTuple):
                 f"A share of the window lies between 0 and 1, and `{part}` does not",
                 "Write 0.02 for two per cent",
             )
-        return cls(int(part * window), "tokens").checked()
-
-    def checked(self) -> Budget:
-        """Return the budget.
-
-        Raises:
-            InvalidInput: it is negative or in an unknown unit.
-        """
-        if self.amount < 0:
-            raise InvalidInput(
-                f"A budget cannot be less than nothing: `{self.amount}`", "Write 12000"
-            )
-        if self.unit not in ("characters", "tokens"):
-            raise InvalidInput(
-                f"A budget is counted in characters or tokens, not in `{self.unit}`",
-                "Write `tokens`",
-            )
-        return self
-
-    @property
-    def room(self) -> int:
-        """The amount in the units of `weigh`."""
-        return self.amount * 4 if self.unit == "tokens" else self.amount
-
-    def weigh(self, text: str) -> int:
-        """Return the size of `text`: characters, or quarters of a token.
-
-        Sizes add up: the whole is exactly the sum of its parts.
-        """
-        if self.unit == "characters" or text.isascii():
-            return len(text)
-        return len(text) + len(_NOT_ASCII.findall(text)) + 2 * len(_WIDE.findall(text))
-
-    def measure(self, text: str) -> int:
-        """Return the size of `text` in the unit of the budget, rounded up."""
-        weight = self.weigh(text)
-        return (weight + 3) // 4 if self.unit == "tokens" else weight
+        return cls.tokens(int(part * window))
 
 
 class Account(NamedTuple):
@@ -124,7 +86,6 @@ class Account(NamedTuple):
     """Not listed; the block states their number and how to find them."""
     withheld: tuple[str, ...] = ()
     """Hidden from models by `disable-model-invocation`."""
-    unit: Unit = "characters"
     unknown_pins: tuple[str, ...] = ()
     """Pinned names that no listable skill has."""
     rules: bool = True
@@ -142,12 +103,7 @@ class Account(NamedTuple):
 
     def summary(self) -> str:
         """Return a summary in one sentence, without empty parts."""
-        used = {"used": self.used, "budget": self.budget}
-        room = (
-            say("about {used} of {budget} tokens", **used)
-            if self.unit == "tokens"
-            else say("{used} of {budget} characters", **used)
-        )
+        room = say("{used} of {budget} characters", used=self.used, budget=self.budget)
         if not self.total:
             return say("no skills; {room}", room=room)
         if len(self.full) == self.total and self.rules:
@@ -177,33 +133,31 @@ _MAX_HINT_CHARS = 60
 class Description:
     """The entry of one skill at any length."""
 
-    __slots__ = ("_ends", "_form", "_frame", "_frame_cost", "_scale", "_simple", "_whole", "text")
+    __slots__ = ("_ends", "_form", "_frame", "_frame_cost", "_simple", "_whole", "text")
 
-    def __init__(self, skill: Skill, shown: str, form: CatalogueForm, scale: Budget) -> None:
+    def __init__(self, skill: Skill, shown: str, form: CatalogueForm, room: int) -> None:
         hint, identity = clean(skill.argument_hint), clean(skill.id)
         hint_part = shorten(hint, _MAX_HINT_CHARS, ())
         same = identity == shown
         id_part = "" if same else shorten(identity, _MAX_ID_CHARS, ())
         raw = f"{skill.description} {skill.when_to_use}"
-        self.text = clean(raw[: scale.room])
+        self.text = clean(raw[:room])
         self._whole = hint_part == hint and (same or (id_part == identity != ""))
-        if len(raw) > scale.room:  # more cannot fit
+        if len(raw) > room:  # more cannot fit
             self.text += MORE
             self._whole = False
         self._form = form
-        self._scale = scale
         origin, path = clean(skill.origin.remote), file_path(skill) if form.with_paths else ""
         self._frame = form.frame(CatalogueEntry(shown, id_part, hint_part, origin, path=path))
-        self._frame_cost = scale.weigh("".join(self._frame) + form.between)
+        self._frame_cost = len("".join(self._frame) + form.between)
         self._ends = sentence_ends(self.text)
-        # Text without quoting that counts one per character is measured by its length.
-        self._simple = scale.unit == "characters" and form.text(self.text) == self.text
+        self._simple = form.text(self.text) == self.text
+        """Quoting changes nothing, so that the length is known without it."""
 
     def cost(self, limit: int) -> int:
         """Return the size of the entry with at most `limit` characters of description."""
         text = shorten(self.text, limit, self._ends)
-        weight = len(text) if self._simple else self._scale.weigh(self._form.text(text))
-        return self._frame_cost + weight
+        return self._frame_cost + len(text if self._simple else self._form.text(text))
 
     def write(self, limit: int) -> str:
         """Return the entry."""
@@ -218,10 +172,10 @@ class Description:
 class Candidate:
     """A skill that may be listed."""
 
-    __slots__ = ("_description", "_form", "_scale", "_shown", "name", "name_cost", "place", "skill")
+    __slots__ = ("_description", "_form", "_room", "_shown", "name", "name_cost", "place", "skill")
 
     def __init__(
-        self, skill: Skill, shown: str, place: int, form: CatalogueForm, scale: Budget
+        self, skill: Skill, shown: str, place: int, form: CatalogueForm, room: int
     ) -> None:
         """Create a candidate.
 
@@ -230,7 +184,7 @@ class Candidate:
             shown: Its `shown_name`.
             place: Its position among all; -1 when it is pinned.
             form: The output form.
-            scale: Measures texts.
+            room: The budget in characters.
         """
         self.skill = skill
         self.place = place
@@ -239,16 +193,16 @@ class Candidate:
         origin = skill.origin.remote
         label = (form.with_paths and file_path(skill)) or shown
         self.name = form.name(f"{label} [{clean(origin)}]" if origin else label)
-        self.name_cost = scale.weigh(self.name + form.names_between)
+        self.name_cost = len(self.name + form.names_between)
         self._form = form
-        self._scale = scale
+        self._room = room
         self._description: Description | None = None
 
     @property
     def description(self) -> Description:
         """Computed lazily: most candidates of a large library are never described."""
         if self._description is None:
-            self._description = Description(self.skill, self._shown, self._form, self._scale)
+            self._description = Description(self.skill, self._shown, self._form, self._room)
         return self._description
 
 
@@ -356,7 +310,7 @@ class CatalogueChooser:
         pinned: Sequence[Skill],
         offered: int,
         form: CatalogueForm,
-        scale: Budget,
+        budget: int,
     ) -> None:
         """Create an allocation.
 
@@ -365,15 +319,15 @@ class CatalogueChooser:
             pinned: Skills to list first; none of them hidden.
             offered: The number of skills that are not hidden.
             form: The output form.
-            scale: Measures texts.
+            budget: Maximum characters.
         """
         self._skills = skills
         self._pinned = pinned
         self._pinned_names = frozenset(skill.head.name for skill in pinned)
         self._offered = offered
         self._form = form
-        self._scale = scale
-        self._names_frame = scale.weigh(form.names_head + form.names_tail)
+        self._budget = budget
+        self._names_frame = len(form.names_head + form.names_tail)
 
     def choose(self) -> CatalogueChoice | None:
         """Return the best block that fits; None when intro and counts alone do not fit."""
@@ -399,15 +353,13 @@ class CatalogueChooser:
         most = self._offered
         counts = ListedCounts(most, most, most, most if unlisted else 0)
         tail = self._form.tail(note(counts, self._form.find))
-        return self._scale.room - self._scale.weigh(
-            self._form.head + self._form.entries_head + tail
-        )
+        return self._budget - len(self._form.head + self._form.entries_head + tail)
 
     def _candidates(self) -> Iterator[Candidate | None]:
         """Yield the offered skills; None for one that cannot be listed."""
         for place, skill in self._in_order():
             shown = shown_name(skill)
-            yield Candidate(skill, shown, place, self._form, self._scale) if shown else None
+            yield Candidate(skill, shown, place, self._form, self._budget) if shown else None
 
     def _in_order(self) -> Iterator[tuple[int, Skill]]:
         for skill in self._pinned:

@@ -74,39 +74,38 @@ def build_catalogue(
     Raises:
         InvalidInput: the budget or the form is invalid.
     """
-    scale = (Budget(budget) if isinstance(budget, int) else budget).checked()
+    room = Budget.of(budget if isinstance(budget, int) else budget.amount).amount
     make = form_of(form)
     if withheld is None:
         withheld = [skill.name for skill in skills if skill.head.extra and not skill.for_model]
     pinned = _find_pinned(skills, pin, get)
     known = {skill.head.name for skill in pinned}
     account = Account(
-        budget=scale.amount,
+        budget=room,
         used=0,
         total=len(skills),
         withheld=tuple(withheld),
-        unit=scale.unit,
         unknown_pins=tuple(name for name in dict.fromkeys(pin) if name not in known),
     )
     offered = len(skills) - len(withheld)
     if offered <= 0:
         return _finish("", account)
     writer = make()
-    choice = CatalogueChooser(skills, pinned, offered, writer, scale).choose()
-    if (choice is None or choice.unlisted) and 2 * scale.weigh(writer.head) > scale.room:
+    choice = CatalogueChooser(skills, pinned, offered, writer, room).choose()
+    if (choice is None or choice.unlisted) and 2 * len(writer.head) > room:
         # Names are more useful than the intro.
         writer = make(rules=False)
-        choice = CatalogueChooser(skills, pinned, offered, writer, scale).choose()
+        choice = CatalogueChooser(skills, pinned, offered, writer, room).choose()
         account = account._replace(rules=False)
     if choice is None or not (choice.entries or choice.names):
         text = writer.brief(f"{offered} skills: {writer.short}")
-        text = text if scale.weigh(text) <= scale.room else ""
-        return _finish(text, account._replace(unlisted=offered, used=scale.measure(text)))
+        text = text if len(text) <= room else ""
+        return _finish(text, account._replace(unlisted=offered, used=len(text)))
     text = writer.join(choice.entries, choice.names, choice.note)
     return _finish(
         text,
         account._replace(
-            used=scale.measure(text),
+            used=len(text),
             full=choice.full,
             shortened=choice.shortened,
             named=choice.named,
@@ -122,8 +121,8 @@ def entry_of(
 
     Both are empty when it cannot be listed.
     """
-    scale = (Budget(budget) if isinstance(budget, int) else budget).checked()
-    choice = CatalogueChooser([skill], [], 1, form_of(form)(), scale).choose()
+    room = Budget.of(budget if isinstance(budget, int) else budget.amount).amount
+    choice = CatalogueChooser([skill], [], 1, form_of(form)(), room).choose()
     if choice is None:
         return "", ""
     if choice.entries:

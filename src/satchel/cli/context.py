@@ -98,8 +98,6 @@ class CliContext:
     @contextmanager
     def index_progress(self) -> Generator[None]:
         """Show a progress bar while a search waits for the index."""
-        from satchel.cli.context import ProgressBar
-
         with ProgressBar(say("Building the search index")) as progress:
             self.satchel.on_wait = lambda done, total: progress("", done, total)
             yield
@@ -167,15 +165,19 @@ def no_such(kind: str, name: str, near: Iterable[str] = (), command: str = "") -
     )
 
 
+def no_skills() -> NotFound:
+    """The error for a project without skills."""
+    return NotFound(say("There are no skills here"), say("Run `{command}`", command="satchel new"))
+
+
 def confirm(context: CliContext, question: str) -> bool:
     """Ask a yes-or-no question until it is answered; the end of the input means no."""
     err = context.err
     while True:
         context.asking = True  # stays set after Ctrl-C
-        with _interruptible():
-            err.write(f"{question} [y/N] ")
-            err.stream.flush()
-            line = sys.stdin.readline()
+        err.write(f"{question} [y/N] ")
+        err.stream.flush()
+        line = sys.stdin.readline()
         context.asking = False
         answer = line.strip().lower()
         if answer in {"y", "yes", "是"}:
@@ -184,22 +186,6 @@ def confirm(context: CliContext, question: str) -> bool:
             err.line()
         if answer in {"", "n", "no", "否"}:
             return False
-
-
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """Let Ctrl-C interrupt a read; the handler of an event loop would only record it."""
-    import signal
-    import threading
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def confirm_change(context: CliContext, question: str, *, as_json: bool) -> bool:
@@ -229,6 +215,55 @@ def short_path(path: str) -> str:
     """A path relative to the current folder, when it lies below it."""
     near = os.path.relpath(path)
     return path if near.startswith("..") else near
+
+
+_SKILL_FILES = ("skill.md", "skill.yaml", "skill.yml")
+_SKIPPED = frozenset((".git", "node_modules", ".satchel"))
+
+
+def skill_folders(context: CliContext, word: str) -> list[str]:
+    """The folders that a name or a path means: a skill's own, or those of all skills below it.
+
+    A file other than a SKILL.md is returned as it is, and so is a folder without skills.
+
+    Raises:
+        NotFound: there is no such skill or folder.
+        SkillBroken: its file cannot be read as a skill.
+        Refused: the skill lies on a server.
+    """
+    from satchel.library.locations import local_folder
+
+    path, library = os.path.abspath(os.path.expanduser(word)), context.satchel.library
+    if os.sep not in word and (skills := library.find(word)):
+        return [local_folder(skills[0])]
+    if os.path.isfile(path):
+        is_skill = os.path.basename(path).lower() in _SKILL_FILES
+        return [os.path.dirname(path) if is_skill else path]
+    if os.path.isdir(path):
+        found: list[str] = []
+        for root, folders, files in os.walk(path):
+            folders[:] = sorted(set(folders) - _SKIPPED)
+            if any(name.lower() in _SKILL_FILES for name in files):
+                found.append(root)
+                folders.clear()
+        return found or [path]
+    if os.sep in word:
+        raise no_such(say("folder"), word)
+    broken = [one for one in broken_folders(context) if os.path.basename(one) == word]
+    if broken:
+        return broken[:1]
+    tools = library.tools().find(word)
+    return [local_folder(tools[0].skill if tools else context.find(word)[0])]
+
+
+def broken_folders(context: CliContext) -> list[str]:
+    """Folders whose file cannot be read as a skill."""
+    library = context.satchel.library
+    return [
+        os.path.dirname(problem.path)
+        for problem in (*library.snapshot().problems, *library.tools().problems)
+        if problem.severity == "error" and os.path.basename(problem.path).lower() in _SKILL_FILES
+    ]
 
 
 def print_reply(context: CliContext, reply: Envelope, *, as_json: bool) -> int:
@@ -284,28 +319,29 @@ def command(
 
 
 def group(
-    purpose: str,
-    *examples: str,
-    modules: Mapping[str, str],
-) -> Callable[[Callable[..., int]], HelpGroup]:
-    """Declare a group of commands; the function runs before them, or alone when none is named.
+    name: str, purpose: str, *examples: str, modules: Mapping[str, str], synonyms: Mapping[str, str]
+) -> HelpGroup:
+    """Declare a group of commands, which prints its help when none of them is named.
 
     Args:
+        name: Its name.
         purpose: As in `command`.
         examples: As in `command`.
         modules: Command name -> `module:variable` below `satchel.cli`.
+        synonyms: Name of a command in other programs -> its name here.
     """
     text, first = help_text(purpose, *examples), purpose.partition("\n")[0]
 
-    def declare(function: Callable[..., int]) -> HelpGroup:
-        made = click.group(cls=HelpGroup, help=text, short_help=first, invoke_without_command=True)(
-            click.pass_obj(function)
-        )
-        made.modules = modules
-        made.params += global_options(hidden=True)
-        return made
+    @click.group(name, cls=HelpGroup, help=text, short_help=first, invoke_without_command=True)
+    @click.pass_context
+    def made(ctx: click.Context) -> int:
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help())
+        return 0
 
-    return declare
+    made.modules, made.synonyms = modules, synonyms
+    made.params += global_options(hidden=True)
+    return made
 
 
 def global_options(*, hidden: bool) -> list[click.Option]:

@@ -84,13 +84,6 @@ def needs_allow_tools(context: CliContext, report: GoalReport) -> bool:
     return first_unapproved(context.satchel, retried_plan(report, "").steps) is not None
 
 
-def worker_command(context: CliContext, report: GoalReport) -> str:
-    """The command that starts a worker for the unfinished steps of a goal."""
-    left = (step for step in report.plan.steps if report.steps[step.id].state != "done")
-    yes = "" if first_unapproved(context.satchel, left) is None else " --allow-tools"
-    return f"satchel goal worker --engine {report.engine}{yes}"
-
-
 def engine_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--engine`, for every command about goals."""
     return click.option(
@@ -164,21 +157,15 @@ def limits_of(table: Any) -> dict[str, Limit]:
 
     found: dict[str, Limit] = {}
     for provider, row in cast("dict[str, dict[str, Any]]", table).items():
-        rate, most = row.get("per_second"), row.get("at_once")
-        known = set(row) <= {"per_second", "at_once"}
-        if not known or not _is_number(rate, float) or not _is_number(most, int):
+        kinds = {"per_second": (int, float), "at_once": int}
+        if not all(
+            isinstance(one, kinds.get(key, ())) and 0 < one < float("inf")
+            for key, one in row.items()
+        ):
             form = "{ per_second = 5, at_once = 3 }"
             raise SettingsError(wrong_form(f"limits.{provider}", form, str(row)).message)
-        found[provider] = Limit(rate, most)
+        found[provider] = Limit(**row)
     return found
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    if value is None:
-        return True
-    if isinstance(value, bool) or not isinstance(value, (int, kind)):
-        return False
-    return 0 < cast("float", value) < float("inf")
 
 
 def read_inputs(pairs: Iterable[str], plan: Plan) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from satchel.cli.console import cut, one_line, pad, plural, width_of
+from satchel.cli.console import one_line, pad, plural, width_of
 from satchel.goals.drawing.labels import (
     MARKS,
     format_seconds,
@@ -41,69 +41,32 @@ STYLES = {
     "damaged": "red",
 }
 """State of a step or goal -> colour."""
-_MAX_ID_COLUMNS, _MAX_ACTION_COLUMNS, _MAX_RESULT_COLUMNS = 20, 26, 30
-_MAX_NEEDS_COLUMNS = 72
 
 
-def step_rows(
-    screen: Screen,
-    steps: Sequence[Step],
-    results: Mapping[str, StepResult],
-    *,
-    now: float = 0.0,
-) -> list[str]:
-    """Return one painted line per step: symbol, id, action, duration, dependencies.
+def print_steps(
+    screen: Screen, steps: Sequence[Step], results: Mapping[str, StepResult], *, now: float = 0.0
+) -> None:
+    """Print one row per step: symbol, id, kind, and its result or what it needs.
 
     Args:
-        screen: Width and colours.
+        screen: The screen.
         steps: In the order to show them.
-        results: Results so far.
+        results: Results so far; empty for a plan.
         now: The current time, for running steps.
     """
-    rows = [_cells(step, results.get(step.id), now) for step in steps]
-    widths = [
-        min(max((width_of(row[at]) for row in rows), default=0), most)
-        for at, most in ((1, _MAX_ID_COLUMNS), (2, _MAX_ACTION_COLUMNS), (3, _MAX_RESULT_COLUMNS))
-    ]
-    lines: list[str] = []
-    for mark, name, who, taken, needs, state in rows:
-        style = STYLES.get(state, "")
-        cells = [
-            pad(cut(cell, wide), wide)
-            for cell, wide in zip((name, who, taken), widths, strict=True)
-        ]
-        used = 11 + sum(widths)
-        room = screen.width - used if screen.width else _MAX_NEEDS_COLUMNS
-        rest = cut(needs, room) if room >= 8 else ""
-        line = f"{screen.paint(mark, style)}  {cells[0]}  {screen.paint(cells[1], 'dim')}  "
-        line += screen.paint(cells[2], "red" if state == "failed" else "")
-        lines.append(
-            f"  {line}  {screen.paint(rest, 'dim')}".rstrip(" ")
-            if rest
-            else f"  {line}".rstrip(" ")
-        )
-    return lines
-
-
-def _cells(
-    step: Step, result: StepResult | None, now: float
-) -> tuple[str, str, str, str, str, str]:
-    state = result.state if result is not None else ""
-    needs = join_names(needs_of(step))
-    if result is None:
-        taken = ""
-    elif result.state == "running":
-        taken = format_seconds(max(now - result.started, 0.0)) if now and result.started else ""
-    else:
-        taken = result_text(step, result)
-    return (
-        MARKS.get(state, "·"),
-        one_line(step.id),
-        one_line(kind_of(step)),
-        taken,
-        f"← {one_line(needs)}" if needs else "",
-        state,
-    )
+    rows: list[list[str]] = []
+    styles: list[list[str]] = []
+    for step in steps:
+        result = results.get(step.id)
+        state, text = "", one_line(join_names(needs_of(step)))
+        if result is not None:
+            state, text = result.state, result_text(step, result)
+            if state == "running" and now and result.started:
+                text = format_seconds(max(now - result.started, 0.0))
+        rows.append([MARKS.get(state, "·"), one_line(step.id), one_line(kind_of(step)), text])
+        styles.append([STYLES.get(state, ""), "", "dim", "red" if state == "failed" else ""])
+    last = say("result") if results else say("needs")
+    screen.table(["", say("step"), say("kind"), last], rows, styles)
 
 
 def result_text(step: Step, result: StepResult) -> str:
@@ -154,12 +117,8 @@ def print_missing_output(screen: Screen, report: GoalReport, step: str) -> None:
     result = report.steps[step]
     if result.output is not None:
         return
-    words = [state_word(result.state)]
-    if result.error is not None:
-        words.append(note_text(result.error.message))
-    elif report.reason and report.state in {"failed", "cancelled"}:
-        words.append(one_line(render(report.reason)))
-    text = say("Step `{step}` has no output: {words}", step=step, words=": ".join(words))
+    words = state_word(result.state) if result.error is None else note_text(result.error.message)
+    text = say("Step `{step}` has no output: {words}", step=step, words=words)
     screen.line(text, STYLES[result.state])
 
 
@@ -209,8 +168,7 @@ def _needs_approval(error: StepError) -> bool:
 def print_plan(screen: Screen, plan: Plan) -> None:
     """Print a plan before it runs."""
     screen.line(one_line(plan.goal), "bold")
-    for line in step_rows(screen, plan.steps, {}):
-        screen.write(f"{line}\n")
+    print_steps(screen, plan.steps, {})
 
 
 def report_dict(report: GoalReport) -> dict[str, Any]:
@@ -287,18 +245,15 @@ def output_text(output: Any) -> str:
 
 
 _SILENCE_S = 10.0
-"""Silence before the steps that still run are named, doubled each time; also the delay before a
-goal that no worker has begun is reported."""
+"""Silence before the steps that still run are named, doubled each time."""
 
 
 class GoalProgress:
     """Prints a line when a step of a goal ends or waits for an answer."""
 
-    def __init__(self, screen: Screen, report: GoalReport, unbegun: str = "") -> None:
-        """Print to `screen`; `unbegun` is the message when no worker begins the goal."""
+    def __init__(self, screen: Screen, report: GoalReport) -> None:
         self._screen = screen
         self._report = report
-        self._unbegun = unbegun
         self._moved = time.monotonic()
         self._patience = _SILENCE_S
 
@@ -329,9 +284,7 @@ class GoalProgress:
     def _print_running(self, waited: float) -> None:
         report = self._report
         names = [name for name, result in report.steps.items() if result.state == "running"]
-        if report.state == "queued" and report.engine != "local":
-            self._screen.line(self._unbegun, "yellow", "  ")
-        elif names:
+        if names:
             shown = join_names([*map(one_line, names[:5]), *(["…"] if len(names) > 5 else [])])
             words = say(
                 "still running ({time}): {names}", time=format_seconds(int(waited)), names=shown

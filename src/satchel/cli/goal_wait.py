@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.cli import EXIT_INCOMPLETE, EXIT_INTERRUPTED
 from satchel.cli.console import clean, one_line, write_json
-from satchel.cli.goal_engine import worker_command
 from satchel.cli.goal_view import GoalProgress, print_end
 from satchel.cli.models import quietly
 from satchel.cli.options import wrong_form
 from satchel.errors import InvalidInput
 from satchel.i18n import say
+from satchel.presentation.goals import last_steps, worker_command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -165,18 +165,15 @@ async def _run(
     """Return the goal, and the outputs of its last steps; None after Ctrl-C."""
     from satchel.cli.goal_view import whole_outputs
     from satchel.goals.model import OVER
-    from satchel.presentation.goals import last_steps
 
     async with engine as opened:
         since = time.time()
         report = await begin(opened)
         if options.detach:
             return report, {}
-        unbegun = say("Workers run the steps: `{command}`",
-                      command=worker_command(context, report))  # fmt: skip
         try:
             while True:
-                report = await _follow(context, opened, report, unbegun, since)
+                report = await _follow(context, opened, report, since)
                 is_interactive = sys.stdin.isatty() and sys.stderr.isatty()
                 if report.state in OVER or not is_interactive:
                     break
@@ -206,10 +203,10 @@ def _print_interrupted(
 
 
 async def _follow(
-    context: CliContext, engine: Engine, report: GoalReport, unbegun: str, since: float
+    context: CliContext, engine: Engine, report: GoalReport, since: float
 ) -> GoalReport:
     """Show the progress of a goal until it ends or waits for an answer."""
-    view = GoalProgress(context.err, report, unbegun)
+    view = GoalProgress(context.err, report)
     view.begin(since)
     while True:
         report = await engine.wait(report.id, _POLL_INTERVAL_S)
@@ -322,7 +319,7 @@ def _detach(context: CliContext, engine: Engine, report: GoalReport, options: Ru
                              path=os.path.relpath(log) if log.startswith(os.getcwd()) else log),
                          "dim")  # fmt: skip
     else:
-        command = worker_command(context, report)
+        command = worker_command(context.satchel, report)
         context.err.line(say("Workers run the steps: `{command}`", command=command), "dim")
     goal = report.id + _engine_suffix(options)
     context.err.line(say("Run `{command}`", command=f"satchel goal show {goal}"), "dim")

@@ -16,8 +16,6 @@ from satchel.i18n import join_names, say
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from click.shell_completion import CompletionItem
-
 
 class WholeNumber(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since 8.4
     """A whole number between `least` and `most`."""
@@ -282,21 +280,6 @@ class HelpCommand(_TranslatedHelp):
                 help_hint(ctx),
             )
         return rest
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete also the global options, which the help of a command hides."""
-        from click.shell_completion import CompletionItem
-
-        found = super().shell_complete(ctx, incomplete)
-        if incomplete.startswith("-"):
-            found += [
-                CompletionItem(name, help=option.help)
-                for option in self.params
-                if isinstance(option, click.Option) and option.hidden
-                for name in (*option.opts, *option.secondary_opts)
-                if name.startswith(incomplete)
-            ]
-        return found
 
 
 class HelpGroup(_TranslatedHelp, click.Group):

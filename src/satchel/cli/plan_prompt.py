@@ -40,7 +40,6 @@ _COLOURS = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "red"}
 RISK = say("Install what the scan blocked; the reason is recorded.")
 _MAX_STEPS_SHOWN = 8
 """Larger plans are shown as counts, and the skills that need attention."""
-_MAX_NOTES_SHOWN = 12
 
 
 def decide_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -154,61 +153,36 @@ def _names(steps: Sequence[ChangeStep]) -> str:
 
 
 def print_plan(session: CliContext, plan: ChangePlan) -> None:
-    """Print the plan on stderr."""
+    """Print the plan on stderr; of a large one only counts, and the steps to look at."""
     from satchel.presentation.changes import has_findings, has_new_powers, show_step
 
     err = session.err
-    if len(plan.changes) + len(plan.of_kind("refused")) <= _MAX_STEPS_SHOWN:
-        few = len(plan.steps) <= _MAX_STEPS_SHOWN
-        for at, step in enumerate(plan.steps):
-            if step.kind != "same" or few:
-                print_step(err, show_step(plan, at))
-        if not few:
-            _print_count(err, plan, "same", say("as they are"))
-        return
-    _print_count(err, plan, "add", say("new"))
-    _print_count(err, plan, "replace", say("changed"))
-    _print_count(err, plan, "remove", say("removed"))
-    _print_count(err, plan, "same", say("as they are"))
-    _print_count(err, plan, "refused", say("refused"))
-    verdicts = Counter(step.report.verdict for step in plan.changes if step.report is not None)
-    if verdicts:
-        counts = [
-            plural(count, verdict_words(verdict), verdict_words(verdict))
-            for verdict, count in sorted(verdicts.items())
-        ]
-        err.line(say("Scan: {counts}", counts=", ".join(counts)))
-    _show_refused(err, plan.of_kind("refused"))
+    large = len(plan.changes) + len(plan.of_kind("refused")) > _MAX_STEPS_SHOWN
+    if large:
+        _print_count(err, plan, "add", say("new"))
+        _print_count(err, plan, "replace", say("changed"))
+        _print_count(err, plan, "remove", say("removed"))
+        _print_count(err, plan, "refused", say("refused"))
+        verdicts = Counter(step.report.verdict for step in plan.changes if step.report is not None)
+        words = [(count, verdict_words(one)) for one, count in sorted(verdicts.items())]
+        if words:
+            counts = ", ".join(plural(count, word, word) for count, word in words)
+            err.line(say("Scan: {counts}", counts=counts))
+    if len(plan.steps) > _MAX_STEPS_SHOWN:
+        _print_count(err, plan, "same", say("as they are"))
     for at, step in enumerate(plan.steps):
-        shown = step.kind not in ("same", "refused")
-        if shown and (has_findings(step) or has_new_powers(step)):
-            print_step(err, show_step(plan, at), short=step.kind == "add")
-    notes = list(dict.fromkeys(note for step in plan.changes for note in step.notes))
-    for note in notes[:_MAX_NOTES_SHOWN]:
+        shown = len(plan.steps) <= _MAX_STEPS_SHOWN if step.kind == "same" else not large
+        notable = step.kind != "same" and (has_findings(step) or has_new_powers(step))
+        if shown or notable or step.kind == "refused":
+            print_step(err, show_step(plan, at), short=large)
+    for note in dict.fromkeys(note for step in plan.changes for note in step.notes if large):
         err.line(one_line(note), "dim", "  · ")
-    if len(notes) > _MAX_NOTES_SHOWN:
-        err.line(say("and {count} more", count=len(notes) - _MAX_NOTES_SHOWN), "dim", "  · ")
 
 
 def _print_count(err: Screen, plan: ChangePlan, kind: Kind, word: str) -> None:
     if count := len(plan.of_kind(kind)):
         mark, style = _MARKS[kind]
         err.line(plural(count, word, word), "", "", None, [(mark, style), (" ", "")])
-
-
-def _show_refused(err: Screen, steps: Sequence[ChangeStep]) -> None:
-    """Refusals, grouped by their hint."""
-    groups: dict[str, list[ChangeStep]] = {}
-    for step in steps:
-        groups.setdefault(step.error.hint if step.error is not None else "", []).append(step)
-    mark, style = _MARKS["refused"]
-    for hint, members in groups.items():
-        err.line(_names(members), "", "", "  ", [(mark, style), (" ", "")])
-        error = members[0].error
-        if error is not None:
-            err.line(one_line(error.message), "", "    ")
-        if hint:
-            err.line(say("hint: ") + one_line(hint), "dim", "    ")
 
 
 def print_step(err: Screen, step: StepShown, *, short: bool = False) -> None:

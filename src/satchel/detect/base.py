@@ -30,8 +30,7 @@ TEMPLATES = {
     "use-missing": "There is no skill `{name}`",
     "model-failed": "The model gave no usable answer: {reason}",
     "model-nonsense": "The model gave no usable answer: {reason}",
-    "model-strangers": "The model named {count} skills that were not on its list",
-    "model-kept": "The model's earlier answer was used",
+    "model-strangers": "Skills named by the model that were not on its list: {count}",
     "model-cut": "The model was shown the first {count} characters of the request",
     "untrusted": "The skill `{name}` is not trusted yet",
     "unpinned": "`{name}` is not offered: no lockfile pins it as it is",
@@ -54,11 +53,6 @@ class DetectorNote(Message):
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, Any]]:
         return (self.code,), self.values
-
-
-def code_of(note: str) -> str:
-    """Return the code of a note; empty for plain text from a user's detector."""
-    return note.code if isinstance(note, DetectorNote) else ""
 
 
 EXPLICIT = "explicit"
@@ -185,11 +179,7 @@ SkillDetector = Detector
 
 
 class Detection(NamedTuple):
-    """The result of selecting skills for a request.
-
-    It is truthy when a skill fits. `skills` and `near_copies` are aliases of `matches` and
-    `collapsed` with the key names of `satchel search --json`.
-    """
+    """The result of selecting skills for a request; true when a skill fits."""
 
     matches: list[Match]
     """The selected skills, best first; empty when none fits."""
@@ -232,16 +222,6 @@ class Detection(NamedTuple):
         """The names of the matches, best first."""
         return [match.name for match in self.matches]
 
-    @property
-    def skills(self) -> list[Match]:
-        """`matches` under the key name of `--json`."""
-        return self.matches
-
-    @property
-    def near_copies(self) -> tuple[tuple[str, str], ...]:
-        """`collapsed` under the key name of `--json`."""
-        return self.collapsed
-
 
 class RankExplanation(NamedTuple):
     """The rank of one skill for one request, as `satchel why NAME --goal` shows it."""
@@ -274,8 +254,6 @@ class IndexReport(NamedTuple):
     """The embedding model; empty without one."""
     embedded: int = 0
     """The number of embedded skills, without those in scripts that the model does not cover."""
-    without_vectors: tuple[tuple[str, str], ...] = ()
-    """Skills without a vector, each with the reason."""
 
 
 class BaseDetector:
@@ -348,10 +326,6 @@ class BaseDetector:
         del skills, progress, rebuild
         return None
 
-    def indexed(self) -> int | None:
-        """Return how many skills the index on disk holds; None for a detector without one."""
-        return None
-
 
 class WrappingDetector(BaseDetector):
     """A detector on top of another one, which ranks, explains and keeps the index."""
@@ -378,10 +352,6 @@ class WrappingDetector(BaseDetector):
     ) -> IndexReport | None:
         """Build or update the index of the other detector."""
         return self.detector.prepare(skills, progress, rebuild=rebuild)
-
-    def indexed(self) -> int | None:
-        """Return the number of skills in the index of the other detector."""
-        return self.detector.indexed()
 
 
 class UserDetector(BaseDetector):

@@ -26,7 +26,7 @@ from satchel.detect.base import (
     RankExplanation,
     SkillSubset,
 )
-from satchel.detect.index.sync import IndexSync, keys_of, open_index
+from satchel.detect.index.sync import IndexSync, keys_of
 from satchel.detect.keyword import LexicalDetector
 from satchel.detect.match_reasons import (
     LowercaseHeaders,
@@ -41,7 +41,6 @@ from satchel.detect.ranking import (
     MIN_LIBRARY_SKILLS,
     OF_WORDS,
     WORDS,
-    CombinedScores,
     FitFeatures,
     RankedSkill,
     Signal,
@@ -62,7 +61,6 @@ from satchel.detect.tokenizer import (
     query_key,
     segmenter,
     stem,
-    stopword_terms,
     terms_in,
 )
 
@@ -190,19 +188,7 @@ class Ranking(NamedTuple):
     notes: tuple[str, ...]
     off_subject: AbstractSet[str] = frozenset()
     """Keys of built-in skills that the goal is not about; they never fit."""
-    combined: CombinedScores = CombinedScores({}, ())
-    """The other candidates."""
-    few: Sequence[RankedSkill] = ()
-    """The off-subject skills with their reduced scores."""
     pieces: Sequence[str] = ()
-
-    def rank_of(self, key: str) -> tuple[int, RankedSkill] | None:
-        """Return a skill and its rank among all candidates, from 1; None if it is no candidate."""
-        one = self.combined.of(key) or next((one for one in self.few if one.key == key), None)
-        if one is None:
-            return None
-        own = _order(one)
-        return 1 + self.combined.before(one) + sum(_order(other) < own for other in self.few), one
 
 
 def _own_folder(folder: str) -> str:
@@ -254,19 +240,18 @@ class HybridDetector(BaseDetector):
         goal = goal_text if isinstance(goal_text, GoalText) else GoalText(goal_text)
         found = self.ranking(goal, skills, many, most)
         best = _called_first(found)
-        if not best and not found.terms and len(skills) > _MAX_SUBSTRING_SKILLS:
-            # Stop words occur everywhere, so substring search would be slow.
-            found = self.ranking(goal, skills, many, most, stopword_terms(goal.pieces))
-            best = [one._replace(score=one.score * _MIN_SCORE_SHARE) for one in found.ranked]
         made = _Reasons(found, self._heads)
         if 1 < len(found.terms) <= _MAX_SEARCH_TERMS:
             best = self._whole_first(found, made.sought, best, limit)
         best = best[:limit]
         matches = [self._match(found, made if reasons else None, one) for one in best]
-        few = len(skills) <= _MAX_SUBSTRING_SKILLS and len(found.terms) < 2
-        if len(goal_text.strip().encode()) > 1 and (not matches or (few and len(matches) < limit)):
+        small = len(skills) <= _MAX_SUBSTRING_SKILLS
+        few = small and len(found.terms) < 2 and len(matches) < limit
+        if len(goal_text.strip().encode()) > 1 and (
+            few or (not matches and (found.terms or small))
+        ):
             # Partial words are no terms, but users type them. Substring search is slow in a large
-            # library, so it is used only in a small one or without other results.
+            # library, so it is used only in a small one, or for words without other results.
             known = {one.key for one in best}
             more = self._keyword.detect(goal_text, skills)
             lowest = matches[-1].score if matches else 1.0
@@ -328,13 +313,10 @@ class HybridDetector(BaseDetector):
 
     def place(self, goal_text: str, skills: Sequence[Skill], skill: Skill) -> RankExplanation:
         """Return the rank of a skill, its contributions, and the skills ahead of it."""
-        found = self.ranking(goal_text, skills, len(skills), MAX_RIVALS, whole=True)
+        found = self.ranking(goal_text, skills, len(skills))
         key, made = skill.path, _Reasons(found, self._heads)
         order = _called_first(found)
-        if found.called:
-            stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
-        else:
-            stood = found.rank_of(key)
+        stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
         first = order[:MAX_RIVALS] if stood is None else order[: min(MAX_RIVALS, stood[0] - 1)]
         ahead = [(self._match(found, made, one), _contributions(one)) for one in first]
         missing = missing_words(
@@ -370,28 +352,8 @@ class HybridDetector(BaseDetector):
         seconds = time.perf_counter() - began
         engine = built.ready.engine if built.ready is not None else ""
         made = self.semantic.made if self.semantic is not None else 0
-        lacking = self.semantic.unmade if self.semantic is not None else ()
-        return IndexReport(
-            engine,
-            len(skills),
-            changed,
-            seconds,
-            self._sync.folder or "",
-            model,
-            made,
-            without_vectors=lacking,
-        )
-
-    def indexed(self) -> int:
-        """Return the number of skills in the index on disk; builds nothing."""
-        folder = self._sync.folder
-        if folder is None or not os.path.isdir(folder):
-            return 0
-        names = os.listdir(folder)
-        if not any(name.startswith(("tantivy-", "memory-")) for name in names):
-            return 0
-        large = any(name.startswith("tantivy-") for name in names)
-        return open_index(folder, 1 << 40 if large else 0).count()
+        folder = self._sync.folder or ""
+        return IndexReport(engine, len(skills), changed, seconds, folder, model, made)
 
     def ranking(
         self,
@@ -399,9 +361,6 @@ class HybridDetector(BaseDetector):
         skills: Sequence[Skill],
         limit: int = 0,
         most: int | None = None,
-        terms: dict[str, float] | None = None,
-        *,
-        whole: bool = False,
     ) -> Ranking:
         """Compute all signals and the combined order.
 
@@ -410,15 +369,12 @@ class HybridDetector(BaseDetector):
             skills: The library.
             limit: Candidates per signal; 0 decides by the goal's length.
             most: How many to sort; None sorts all candidates.
-            terms: The search terms; None extracts them from the goal.
-            whole: Whether off-subject skills count at any rank, not only among the first `most`.
         """
         goal = goal_text if isinstance(goal_text, GoalText) else GoalText(goal_text)
         lookup = self._lookups.of(skills)
-        if terms is None:
-            terms = goal.terms
-            if len(goal) <= MIN_LONG_GOAL_CHARS:
-                terms = _with_named_stopwords(terms, goal.pieces, lookup)
+        terms = goal.terms
+        if len(goal) <= MIN_LONG_GOAL_CHARS:
+            terms = _with_named_stopwords(terms, goal.pieces, lookup)
         semantic = self.semantic
         if not limit:
             limit = (
@@ -449,26 +405,18 @@ class HybridDetector(BaseDetector):
         most = None if called else most
         combined = combine(signals, weights)
         ranked = combined.best(most)
-        if not all(
-            map(lookup.by_key.__contains__, combined.totals if whole else map(_KEY, ranked))
-        ):
+        if not all(map(lookup.by_key.__contains__, map(_KEY, ranked))):
             # Another process changed the index after it was counted.
             signals = _only(signals, lookup.by_key)
             combined = combine(signals, weights)
             ranked = combined.best(most)
-        looked_at = combined.totals if whole else map(_KEY, ranked)
-        off_subject = irrelevant_builtins(goal.pieces, looked_at, lookup.by_key)
+        off_subject = irrelevant_builtins(goal.pieces, map(_KEY, ranked), lookup.by_key)
         off_subject -= frozenset(called)
-        few = [
-            one._replace(score=one.score * _OFF_SUBJECT_RATIO)
-            for one in map(combined.of, off_subject)
-            if one
-        ]
         if off_subject:
-            combined = combine(signals, weights, off_subject)
-            ranked = combined.best(most)
+            few = [one for one in ranked if one.key in off_subject]
+            ranked = combine(signals, weights, off_subject).best(most)
             for one in few:
-                insort(ranked, one, key=_order)
+                insort(ranked, one._replace(score=one.score * _OFF_SUBJECT_RATIO), key=_order)
         return Ranking(
             terms,
             signals,
@@ -478,8 +426,6 @@ class HybridDetector(BaseDetector):
             called,
             self.notes,
             off_subject,
-            combined,
-            few,
             goal.pieces,
         )
 

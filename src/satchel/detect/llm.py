@@ -3,14 +3,13 @@
 Another detector ranks candidates and the model chooses from them. The model is any sync or async
 callable that takes a prompt and returns a text. Its reply is untrusted: skills outside the
 candidates are ignored, and an unusable reply or an error falls back to the other detector with a
-note. Replies are cached, and usage is part of the result.
+note. Usage is part of the result.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -104,15 +103,8 @@ def _place(item: Any, listed: Sequence[Match]) -> int | None:
     if isinstance(item, bool):
         return None
     text = str(item).strip().lstrip("#") if isinstance(item, (int, str)) else ""
-    if text.isascii() and text.isdigit():
-        number = int(text[:6])
-        return number - 1 if 1 <= number <= len(listed) else None
-    same = [at for at, match in enumerate(listed) if text and _same(text, match.name)]
-    return same[0] if len(same) == 1 else None
-
-
-def _same(said: str, name: str) -> bool:
-    return said.casefold() in {name.casefold(), _visible(name, _MAX_NAME_CHARS).casefold()}
+    number = int(text[:6]) if text.isascii() and text.isdigit() else 0
+    return number - 1 if 1 <= number <= len(listed) else None
 
 
 def _quoted(value: str | dict[str, str]) -> str:
@@ -149,22 +141,13 @@ class AskModel(Protocol):
         ...
 
 
-class _Question(NamedTuple):
-    inner: Detection
-    listed: list[Match]
-    prompt: str
-    """Empty when no model call is needed."""
-    key: str
-    notes: tuple[str, ...] = ()
-
-
 class ModelDetector(WrappingDetector):
     """Lets a model choose among the candidates of another detector."""
 
     name = "model"
 
     def __init__(
-        self, detector: Detector, ask: AskModel, *, among: int = 10, limit: int = 3, keep: int = 256
+        self, detector: Detector, ask: AskModel, *, among: int = 10, limit: int = 3
     ) -> None:
         """Create the detector; no call is made.
 
@@ -173,97 +156,55 @@ class ModelDetector(WrappingDetector):
             ask: The model.
             among: The number of candidates.
             limit: The maximum number of matches.
-            keep: The number of cached replies.
         """
         super().__init__(detector)
         self._model = ask
         self._among = among
         self._limit = limit
-        self._keep = keep
-        self._kept: dict[str, ModelChoice] = {}
-        self._spent: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    @property
-    def spent(self) -> dict[str, float]:
-        """The usage of all calls: `calls`, `input_tokens`, `output_tokens`, `usd`."""
-        with self._lock:
-            return dict(self._spent)
 
     def look(self, goal_text: str, skills: Sequence[Skill], limit: int | None = None) -> Detection:
         """Return the model's choice, or the other detector's with a note."""
         del limit  # set when it was made
         began = time.perf_counter()
-        question = self._question(goal_text, skills)
-        answer = self._kept_answer(question)
-        if answer is None:
-            try:
-                reply = self._model(question.prompt)
-                if hasattr(reply, "__await__"):
-                    reply = _wait_for(reply)
-            except Exception as exc:  # noqa: BLE001 - a model fails in any way it likes
-                reply = exc
-            answer = self._judged(question, reply)
-        return answer._replace(took_ms=(time.perf_counter() - began) * 1e3)
-
-    def _question(self, goal_text: str, skills: Sequence[Skill]) -> _Question:
         inner = checked_answer(self.detector, self.detector.look(goal_text, skills))
         listed = [*inner.matches, *inner.runners_up][: self._among]
         called = inner.detector == EXPLICIT
         called = called or any(match.detector == EXPLICIT for match in inner.matches)
         if not listed or called:  # exactly named skills are selected without a model call
-            return _Question(inner, listed, "", "")
-        from hashlib import sha256
+            return inner
+        try:
+            reply: Any = self._model(write_prompt(goal_text, listed, self._limit))
+            if hasattr(reply, "__await__"):
+                reply = _wait_for(reply)
+        except Exception as exc:  # noqa: BLE001 - a model fails in any way it likes
+            reply = exc
+        if len(goal_text) > MAX_GOAL_CHARS:
+            note = DetectorNote("model-cut", count=MAX_GOAL_CHARS)
+            inner = inner._replace(notes=(*inner.notes, note))
+        answer = self._judged(inner, listed, reply)
+        took_ms = (time.perf_counter() - began) * 1e3
+        return answer._replace(cost=_sum(inner.cost, _cost(reply)), took_ms=took_ms)
 
-        prompt = write_prompt(goal_text, listed, self._limit)
-        # Paths are part of the key: two skills may have equal descriptions.
-        parts = (prompt, *(match.skill.path for match in listed))
-        key = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        notes = (
-            (DetectorNote("model-cut", count=MAX_GOAL_CHARS),)
-            if len(goal_text) > MAX_GOAL_CHARS
-            else ()
-        )
-        return _Question(inner, listed, prompt, key, notes)
-
-    def _kept_answer(self, question: _Question) -> Detection | None:
-        """Return the result if no model call is needed."""
-        if not question.prompt:
-            return question.inner
-        verdict = self._kept.get(question.key)
-        if verdict is None:
-            return None
-        return self._chosen_by_model(question, verdict, None, (DetectorNote("model-kept"),))
-
-    def _judged(self, question: _Question, reply: object) -> Detection:
-        if isinstance(reply, Exception):  # a failed call may be charged too
-            reason = " ".join(f"{type(reply).__name__}: {reply}".split())[:200]
-            return self._unchanged(question, "model-failed", reason, self._charge(None))
-        cost = self._charge(reply)
+    def _judged(self, inner: Detection, listed: list[Match], reply: object) -> Detection:
+        code, verdict = "model-nonsense", None
         text: Any = reply if isinstance(reply, str) else getattr(reply, "text", None)
-        if not isinstance(text, str):
+        if isinstance(reply, Exception):
+            code = "model-failed"
+            reason = " ".join(f"{type(reply).__name__}: {reply}".split())[:200]
+        elif not isinstance(text, str):
             reason = f"it returned {type(reply).__name__}"
-            return self._unchanged(question, "model-nonsense", reason, cost)
-        verdict = read_verdict(text, question.listed)
+        else:
+            verdict = read_verdict(text, listed)
+            reason = " ".join(text.split())[:100] or "it said nothing"
         if verdict is None:
-            said = " ".join(text.split())[:100] or "it said nothing"
-            return self._unchanged(question, "model-nonsense", said, cost)
-        with self._lock:
-            while len(self._kept) >= max(self._keep, 1):
-                self._kept.pop(next(iter(self._kept)))
-            if self._keep > 0:
-                self._kept[question.key] = verdict
-        return self._chosen_by_model(question, verdict, cost, ())
+            note = DetectorNote(code, name=name_of(self.detector), reason=reason)
+            return inner._replace(notes=tuple(dict.fromkeys((*inner.notes, note))))
+        return self._chosen_by_model(inner, listed, verdict)
 
     def _chosen_by_model(
-        self,
-        question: _Question,
-        verdict: ModelChoice,
-        cost: dict[str, float] | None,
-        notes: tuple[str, ...],
+        self, inner: Detection, listed: list[Match], verdict: ModelChoice
     ) -> Detection:
         """Return the result with the model's choice; scores stay those of the candidates."""
-        inner, listed = question.inner, question.listed
         places = verdict.chosen[: self._limit]
         chosen = [
             listed[at].replace(
@@ -274,7 +215,7 @@ class ModelDetector(WrappingDetector):
             for at in places
         ]
         others = [match for at, match in enumerate(listed) if at not in places]
-        said = [*inner.notes, *question.notes, *notes]
+        said = [*inner.notes]
         if verdict.unlisted:
             said.append(DetectorNote("model-strangers", count=verdict.unlisted))
         return inner._replace(
@@ -284,27 +225,17 @@ class ModelDetector(WrappingDetector):
             threshold=0.0,
             detector=self.name,
             notes=tuple(dict.fromkeys(said)),
-            cost=_sum(inner.cost, cost if cost is not None else {"calls": 0.0}),
         )
 
-    def _unchanged(
-        self, question: _Question, code: str, reason: str, cost: dict[str, float] | None = None
-    ) -> Detection:
-        inner = question.inner
-        note = DetectorNote(code, name=name_of(self.detector), reason=reason)
-        notes = tuple(dict.fromkeys((*inner.notes, *question.notes, note)))
-        return inner._replace(notes=notes, cost=_sum(inner.cost, cost))
 
-    def _charge(self, reply: object) -> dict[str, float]:
-        cost = {"calls": 1.0}
-        for key in ("input_tokens", "output_tokens", "usd"):
-            value = getattr(reply, key, None)
-            if isinstance(value, (int, float)) and (value or key == "usd"):
-                cost[key] = float(value)
-        with self._lock:
-            for key, value in cost.items():
-                self._spent[key] = self._spent.get(key, 0.0) + value
-        return cost
+def _cost(reply: object) -> dict[str, float]:
+    """Return the usage of one call; a failed call may be charged too."""
+    cost = {"calls": 1.0}
+    for key in ("input_tokens", "output_tokens", "usd"):
+        value = getattr(reply, key, None)
+        if isinstance(value, (int, float)) and (value or key == "usd"):
+            cost[key] = float(value)
+    return cost
 
 
 def _sum(*costs: dict[str, float] | None) -> dict[str, float] | None:

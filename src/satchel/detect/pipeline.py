@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from satchel.detect.base import Detector
-    from satchel.detect.mentions import Mention, UnknownName
+    from satchel.detect.mentions import Mention
     from satchel.settings import Settings
     from satchel.skill import Skill
 
@@ -124,24 +124,20 @@ class SelectionPipeline(WrappingDetector):
         began = time.perf_counter()
         called, notes = self._set(skills)
         if called:
-            return _decided(called, [], notes, OVERRIDE, began)
+            return _decided(called, notes, OVERRIDE, began)
         found = self._parse(goal_text, skills, hidden)
         barred = self._barred(skills)
         notes += [*found.notes, *barred.values()]
         out = found.ruled_out.union(barred)
         named = [match for match in _as_matches(found.wanted) if match.name not in barred]
-        similar = [] if named else _suggested(found.unknown, out)
         goal = goal_text if named or found.rest is None else GoalText(found.rest)
         if named or (isinstance(goal, GoalText) and not goal.terms):
-            answer = _decided(named, similar, notes, EXPLICIT, began)
+            answer = _decided(named, notes, EXPLICIT, began)
             return answer._replace(unavailable=found.unavailable)
         fewer = self._without(skills, out)
         answer = checked_answer(self.detector, self.detector.look(goal, fewer, limit))
         matches = [match for match in answer.matches if match.name not in out]
         others = [match for match in answer.runners_up if match.name not in out]
-        if similar and not matches:
-            names = {match.name for match in similar}
-            others = [*similar, *(match for match in others if match.name not in names)]
         answer = answer._replace(
             matches=matches,
             runners_up=others,
@@ -253,16 +249,12 @@ def as_pipeline(detector: Detector, *, mentions: bool = True) -> SelectionPipeli
 
 
 def _decided(
-    matches: list[Match],
-    runners_up: list[Match],
-    notes: list[DetectorNote],
-    detector: str,
-    began: float,
+    matches: list[Match], notes: list[DetectorNote], detector: str, began: float
 ) -> Detection:
     """Return the detection of a request that needs no ranking."""
     took_ms = (time.perf_counter() - began) * 1e3
     fit = 1.0 if matches else 0.0
-    return Detection(matches, runners_up, fit, 0.0, detector, took_ms, tuple(notes))
+    return Detection(matches, [], fit, 0.0, detector, took_ms, tuple(notes))
 
 
 def _as_matches(wanted: Iterable[Mention]) -> list[Match]:
@@ -277,24 +269,6 @@ def _as_matches(wanted: Iterable[Mention]) -> list[Match]:
         )
         for one in wanted
     ]
-
-
-def _suggested(unknown: Iterable[UnknownName], out: frozenset[str]) -> list[Match]:
-    """Return skills similar to unknown names, as runners-up."""
-    matches = {
-        skill.name: Match(
-            skill.name,
-            0.0,
-            Message("its name is written almost like `{said}`", said=one.name),
-            (),
-            skill,
-            EXPLICIT,
-        )
-        for one in unknown
-        for skill in one.near
-        if skill.name not in out
-    }
-    return list(matches.values())
 
 
 def _search_text(found: Mentions, goal_text: str) -> str:

@@ -80,16 +80,6 @@ class CombinedScores(NamedTuple):
         """Return the best `most` skills; ties are ordered by key."""
         return [RankedSkill(key, total, self.signals) for key, total in _best(self.totals, most)]
 
-    def of(self, key: str) -> RankedSkill | None:
-        """Return one skill; None when it has no score."""
-        return RankedSkill(key, self.totals[key], self.signals) if key in self.totals else None
-
-    def before(self, one: RankedSkill) -> int:
-        """Return the number of skills ranked before one."""
-        own, same = one.score, one.key
-        better = sum(map(own.__lt__, self.totals.values()))
-        return better + sum(key < same for key, total in self.totals.items() if total == own)
-
 
 def combine(
     signals: Mapping[str, Signal], weights: Mapping[str, float], without: Iterable[str] = ()

@@ -81,8 +81,6 @@ class Semantic:
         self._folder = folder
         self.made = 0
         """The number of embedded skills of the last prepared library."""
-        self.unmade: tuple[tuple[str, str], ...] = ()
-        """Names of skills without a vector, each with the reason."""
         self._start()
 
     def _start(self) -> None:
@@ -149,10 +147,7 @@ class Semantic:
             seen = _LibraryVectors(skills, keys)
             seen.missing = frozenset()
             self._remember(seen)
-        there = frozenset(self._store.vectors(keys)[0])
-        self.made = len(there)
-        without = (skill for skill in skills if skill.path not in there)
-        self.unmade = tuple((skill.name, self._why_none(skill)) for skill in without)
+        self.made = len(self._store.vectors(keys)[0])
         if self._store.trouble:
             raise Refused(
                 say("The index cannot be written: {reason}", reason=self._store.trouble),
@@ -227,13 +222,6 @@ class Semantic:
         if said and not self.embedder.covers(said):
             return [False, False]
         return [self.embedder.covers(name), self.embedder.covers(about)]
-
-    def _why_none(self, skill: Skill) -> str:
-        name, about = embedding_texts(skill)
-        covered = self._covers((name, about))
-        if all(covered):
-            return say("it gives no usable vectors")
-        return say("the model does not know this script")
 
     def _is_early(self, seen: _LibraryVectors, known: Collection[str]) -> bool:
         """Whether too many skills lack a vector for a fair comparison."""

@@ -17,12 +17,11 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from satchel._optional import available
-from satchel.detect.index.base import FIELDS, IndexRow
+from satchel.detect.index.base import FIELDS, IndexRow, file_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from satchel.detect.index.base import Stamp
     from satchel.skill import Skill
 
 _GRAMMAR = (
@@ -258,8 +257,6 @@ _EDGE_CHARS = 1_000
 _MIDDLE_WEIGHT = 0.4
 _CAPITALISED_WEIGHT = 0.8
 """A stop word written like a name."""
-_STOPWORD_WEIGHT, _MAX_STOPWORD_TERMS = 0.1, 2
-"""For goals that consist of stop words."""
 _MAX_CLAUSES = 12
 _MIN_CLAUSE_CHARS = 4
 _AND_THEN = (
@@ -355,19 +352,6 @@ class GoalText(str):
         goal.terms = weights
         goal.name_key = query_key(text) if len(text) <= _MAX_NAME_CHARS else ""
         return goal
-
-
-def stopword_terms(pieces: Iterable[str]) -> dict[str, float]:
-    """Return the longest terms of a goal that consists of stop words."""
-    found: dict[str, float] = {}
-    for piece in pieces:
-        if _IS_DENSE(piece):
-            pairs = [piece[at : at + 2] for at in range(len(piece) - 1)]
-            found.update(dict.fromkeys(pairs or [piece], _STOPWORD_WEIGHT))
-        elif len(piece) <= MAX_TERM_CHARS:
-            found[stem(piece)] = _STOPWORD_WEIGHT
-    longest = sorted(found, key=lambda term: -len(term))[:_MAX_STOPWORD_TERMS]
-    return {term: found[term] for term in longest}
 
 
 def _weigh(pieces: Iterable[str], share: float, weights: dict[str, float]) -> None:
@@ -512,12 +496,6 @@ _LIMITS = {"name": 200, "description": 2_000, "when": 2_000, "triggers": 1_000, 
 _NAME, _DESCRIPTION = _LIMITS["name"], _LIMITS["description"]
 _TRIGGER_KEYS = ("triggers", "keywords")
 """Frontmatter fields with trigger words; `tags` come with the scan."""
-
-
-def file_stamp(skill: Skill) -> Stamp:
-    """Return the file state of a skill."""
-    head = skill.head
-    return (head.mtime_ns, head.ctime_ns, head.size)
 
 
 def head_texts(skill: Skill) -> dict[str, str]:

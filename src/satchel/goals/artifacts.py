@@ -89,36 +89,6 @@ def verify(data: bytes | None, digest: str) -> bytes:
     return data
 
 
-class MemoryArtifacts:
-    """Artifacts in memory."""
-
-    def __init__(self) -> None:
-        self._goal = ""
-        self._kept: dict[str, dict[str, bytes]] = {}
-        """Goal -> digest -> bytes."""
-
-    async def put(self, data: bytes) -> str:
-        """Store bytes."""
-        digest = digest_of(data)
-        self._kept.setdefault(self._goal, {})[digest] = data
-        return artifact_name(self._goal, digest)
-
-    async def get(self, name: str) -> bytes:
-        """Return bytes."""
-        goal, digest = split_name(name)
-        return verify(self._kept.get(goal, {}).get(digest), digest)
-
-    def of(self, goal: str) -> MemoryArtifacts:
-        """Return the same storage for one goal."""
-        made = MemoryArtifacts()
-        made._goal, made._kept = goal, self._kept
-        return made
-
-    async def forget(self, goal: str) -> None:
-        """Remove a goal's bytes."""
-        self._kept.pop(goal, None)
-
-
 class FolderArtifacts:
     """Artifacts in files: `goals/GOAL/DIGEST`, or `XX/DIGEST` for those without a goal."""
 
@@ -133,23 +103,9 @@ class FolderArtifacts:
         return os.path.join(self._folder, "goals", goal)
 
     async def put(self, data: bytes) -> str:
-        """Write bytes once. A caller that is cancelled meanwhile waits until the write has ended.
-
-        A thread cannot be cancelled; left alone, it could write for a goal that is being removed.
-        """
+        """Write bytes once."""
         digest = digest_of(data)
-        write = asyncio.ensure_future(
-            asyncio.to_thread(_write, self._path(self._goal, digest), data)
-        )
-        try:
-            await asyncio.shield(write)
-        except asyncio.CancelledError:
-            while not write.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([write])
-            if not write.cancelled():
-                write.exception()  # retrieved, so that asyncio does not log it
-            raise
+        await asyncio.to_thread(_write, self._path(self._goal, digest), data)
         return artifact_name(self._goal, digest)
 
     async def get(self, name: str) -> bytes:
@@ -247,15 +203,12 @@ class OutputPreview(str):
 
     __slots__ = ()
 
-    @classmethod
-    def of(cls, output: Mapping[str, Any]) -> OutputPreview:
-        """Make the preview of a reference."""
-        return cls(f"{output.get('head', '')}… ({output.get('size', 0)} bytes)")
-
 
 def preview_of(output: Any) -> Any:
     """An output for display without loading: a large one becomes an `OutputPreview`."""
-    return OutputPreview.of(output) if is_reference(output) else output
+    if not is_reference(output):
+        return output
+    return OutputPreview(f"{output.get('head', '')}… ({output.get('size', 0)} bytes)")
 
 
 async def load(output: Any, artifacts: Artifacts) -> Any:

@@ -36,10 +36,9 @@ class Database:
 
     Args:
         address: `postgresql://…`, or the path of an SQLite file.
-        durable: Whether a power cut may lose no commit.
     """
 
-    def __init__(self, address: str, *, durable: bool = True) -> None:
+    def __init__(self, address: str) -> None:
         self.address = address
         self.is_server = address.startswith("postgres")
         self._now = (
@@ -47,7 +46,6 @@ class Database:
             if self.is_server
             else "((julianday('now') - 2440587.5) * 86400.0)"
         )
-        self._durable = durable
         self._lock = threading.Lock()
         self._connection: Any = None
         self._was_connected = False
@@ -126,13 +124,12 @@ class Database:
             return self._open_file()
         import psycopg
 
-        options = f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_S * 1000}"
         return psycopg.connect(
             re.sub(r"^postgres(ql)?(\+\w+)?:", "postgresql:", self.address),
             autocommit=True,
             connect_timeout=10,
             application_name="satchel-goals",
-            options=options if self._durable else f"{options} -c synchronous_commit=off",
+            options=f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_S * 1000}",
         )
 
     def _open_file(self) -> sqlite3.Connection:
@@ -143,8 +140,6 @@ class Database:
             self.address, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         write_ahead(file)
-        if not self._durable:
-            file.execute("PRAGMA synchronous=OFF")
         return file
 
     def _disconnect(self) -> None:

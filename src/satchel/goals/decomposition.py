@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from satchel.satchel import Satchel
     from satchel.session.session import AvailableTools, Session
     from satchel.skill.model import Skill
-    from satchel.trace import Event
 
 MAX_REPAIRS = 3
 MAX_PROMPT_SKILLS = 8
@@ -82,8 +81,6 @@ class Attempt(NamedTuple):
     proposal: Any
     problems: tuple[str, ...]
     """Problems of the proposal; empty when it was accepted."""
-    dropped: tuple[str, ...] = ()
-    """Fields that the model set and may not set."""
     usage: Usage = Usage()
 
 
@@ -98,8 +95,6 @@ class Decomposed(NamedTuple):
     """All attempts; the last one was accepted."""
     usage: Usage
     system: str
-    trace: tuple[Event, ...] = ()
-    """Trace events: `selected`, and `planned` for each attempt."""
 
 
 async def decompose(  # noqa: PLR0913 - one keyword for each part
@@ -137,54 +132,42 @@ async def decompose(  # noqa: PLR0913 - one keyword for each part
     if not text.strip():
         raise InvalidInput(say("There is no `{key}`", key="goal"), say("Write it"))
     given = _as_json(inputs or {})
-    seen: list[Event] = []
-
-    def collect(event: Event) -> None:
-        mine = event.values.get("goal") == text[:MAX_GOAL_CHARS_IN_TRACE]
-        if mine and event.kind in {"selected", "planned"}:
-            seen.append(event)
-
-    stop = satchel.trace.listen(collect)
-    try:
-        where = session or await asyncio.to_thread(satchel.session)
-        answer = await asyncio.to_thread(where.which, text, limit=limit, use=use, never=never)
-        reach = await asyncio.to_thread(where.within_reach)
-        wanted = [match.skill for match in answer.matches if match.name in reach.skills]
-        system = fill_prompt(
-            template if template is not None else PROMPT_TEMPLATE, wanted, reach.tools, given
+    where = session or await asyncio.to_thread(satchel.session)
+    answer = await asyncio.to_thread(where.which, text, limit=limit, use=use, never=never)
+    reach = await asyncio.to_thread(where.within_reach)
+    wanted = [match.skill for match in answer.matches if match.name in reach.skills]
+    system = fill_prompt(
+        template if template is not None else PROMPT_TEMPLATE, wanted, reach.tools, given
+    )
+    chosen = tuple(skill.name for skill in wanted)
+    request = PlanRequest(system, text, schema_for_models())
+    attempts: list[Attempt] = []
+    while True:
+        proposal = await planner.plan(request)
+        plan, attempt = _review(proposal, text, given, reach)
+        attempts.append(attempt)
+        satchel.trace.record(
+            "planned",
+            chosen,
+            goal=text[:MAX_GOAL_CHARS_IN_TRACE],
+            attempt=len(attempts),
+            steps=len(plan.steps),
+            problems=list(attempt.problems),
+            input_tokens=proposal.usage.input_tokens,
+            output_tokens=proposal.usage.output_tokens,
         )
-        chosen = tuple(skill.name for skill in wanted)
-        request = PlanRequest(system, text, schema_for_models())
-        attempts: list[Attempt] = []
-        while True:
-            proposal = await planner.plan(request)
-            plan, attempt = _review(proposal, text, given, reach)
-            attempts.append(attempt)
-            satchel.trace.record(
-                "planned",
-                chosen,
-                goal=text[:MAX_GOAL_CHARS_IN_TRACE],
-                attempt=len(attempts),
-                steps=len(plan.steps) if plan is not None else 0,
-                problems=list(attempt.problems),
-                dropped=list(attempt.dropped),
-                input_tokens=proposal.usage.input_tokens,
-                output_tokens=proposal.usage.output_tokens,
-            )
-            if plan is not None and not attempt.problems:
-                break
-            if len(attempts) > repairs:
-                raise _given_up(attempts)
-            problems = _AGAIN.format(
-                problems="\n".join(f"- {one}" for one in attempt.problems[:_MAX_PROBLEMS_SHOWN])
-            )
-            request = request._replace(before=(*request.before, (proposal.plan, problems)))
-    finally:
-        stop()
+        if not attempt.problems:
+            break
+        if len(attempts) > repairs:
+            raise _given_up(attempts)
+        problems = _AGAIN.format(
+            problems="\n".join(f"- {one}" for one in attempt.problems[:_MAX_PROBLEMS_SHOWN])
+        )
+        request = request._replace(before=(*request.before, (proposal.plan, problems)))
     from satchel.goals.reports import total
 
     usage = total(attempt.usage for attempt in attempts)
-    return Decomposed(plan, chosen, answer, tuple(attempts), usage, system, tuple(seen))
+    return Decomposed(plan, chosen, answer, tuple(attempts), usage, system)
 
 
 def _as_json(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,15 +203,14 @@ def schema_for_models() -> dict[str, Any]:
 
 def _review(
     proposal: Proposal, text: str, inputs: Mapping[str, Any], reach: AvailableTools
-) -> tuple[Plan | None, Attempt]:
+) -> tuple[Plan, Attempt]:
     """Read a proposal as a plan; its problems are in English, because a model reads them."""
     import json
 
     from satchel.goals.plan_checks import errors_in
     from satchel.goals.plan_file import read_plan
 
-    table, dropped = _without_forbidden(proposal.plan)
-    table |= {"goal": text, "inputs": dict(inputs)}
+    table = _permitted(proposal.plan) | {"goal": text, "inputs": dict(inputs)}
     given = json.dumps(table, ensure_ascii=False)
     plan, found = read_plan(given, skills=reach.skills, tools=reach.tools)
     problems = [_problem_line(problem, inputs) for problem in errors_in(found)]
@@ -236,7 +218,7 @@ def _review(
         if step.action_type == "tool" and step.tool in reach.tools:
             problems += _argument_problems(step, reach.tools[step.tool])
     problems = tuple(dict.fromkeys(problems))
-    return plan, Attempt(proposal.plan, problems, tuple(dropped), proposal.usage)
+    return plan, Attempt(proposal.plan, problems, proposal.usage)
 
 
 def _problem_line(problem: PlanProblem, inputs: Mapping[str, Any]) -> str:
@@ -247,32 +229,29 @@ def _problem_line(problem: PlanProblem, inputs: Mapping[str, Any]) -> str:
     return f"{message}. {hint}" if hint else message
 
 
-def _without_forbidden(proposal: Any) -> tuple[dict[str, Any], list[str]]:
-    """Remove the fields that a model may not set; returns the rest and the removed names.
+def _permitted(proposal: Any) -> dict[str, Any]:
+    """The proposal without the fields that a model may not set.
 
     Unknown fields stay: they are reported to the model as problems.
     """
-    dropped: list[str] = []
     if not isinstance(proposal, dict):
-        return {"steps": proposal}, dropped
-    table = dict(cast("dict[str, Any]", proposal))
-    for name in _PLAN - {"goal", "steps"}:
-        if name in table:
-            dropped.append(f"`{name}`")
-            del table[name]
+        return {"steps": proposal}
+    table = {
+        name: value
+        for name, value in cast("dict[str, Any]", proposal).items()
+        if name == "steps" or name not in _PLAN
+    }
     steps = table.get("steps")
     if isinstance(steps, list):
-        rows: list[Any] = []
-        for row in cast("list[Any]", steps):
-            kept = row
-            if isinstance(row, dict):
-                known = cast("dict[str, Any]", row)
-                extra = [name for name in known if name in _STEP and name not in _MODEL_FIELDS]
-                dropped += [f"`{name}` of step `{known.get('id')}`" for name in extra]
-                kept = {name: value for name, value in known.items() if name not in extra}
-            rows.append(kept)
-        table["steps"] = rows
-    return table, dropped
+        table["steps"] = [_permitted_step(row) for row in cast("list[Any]", steps)]
+    return table
+
+
+def _permitted_step(row: Any) -> Any:
+    if not isinstance(row, dict):
+        return row
+    fields = cast("dict[str, Any]", row)
+    return {name: fields[name] for name in fields if name in _MODEL_FIELDS or name not in _STEP}
 
 
 def _argument_problems(step: Step, tool: Mapping[str, Any]) -> list[str]:

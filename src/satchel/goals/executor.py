@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from satchel.errors import InternalError, StepFailed
-from satchel.goals import artifacts, output_schema
+from satchel.errors import InternalError
+from satchel.goals import artifacts
 from satchel.goals.model import NO_USAGE, GoalBudget, StepCall, StepError, StepResult
 from satchel.goals.plan_checks import wire_steps
 from satchel.goals.reports import report_of, run_seconds
+from satchel.goals.step_runner import error_of
 from satchel.goals.step_timer import attached_usage
 from satchel.goals.templates import TemplateValues, fill, referenced_steps
 from satchel.i18n import Message, join_messages
@@ -23,7 +24,6 @@ from satchel.i18n import Message, join_messages
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from satchel.goals.artifacts import Artifacts
     from satchel.goals.model import (
         Answer,
         Goal,
@@ -31,18 +31,8 @@ if TYPE_CHECKING:
         GoalState,
         Plan,
         Step,
-        StepRunner,
         Usage,
     )
-
-
-class StepContext(NamedTuple):
-    """What a worker needs to run a step."""
-
-    runner: StepRunner
-    artifacts: Artifacts
-    large: int = 32_768
-    """Larger outputs, in bytes, are stored as artifacts."""
 
 
 class RunProgress:
@@ -96,8 +86,9 @@ class BudgetTracker:
     the same time are not coordinated: together they may exceed the budget.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, progress: RunProgress) -> None:
         self._plan = plan
+        self._progress = progress
         self._tokens = 0
         self._cost = 0.0
 
@@ -107,29 +98,25 @@ class BudgetTracker:
         self._tokens += usage.input_tokens + usage.output_tokens
         self._cost += usage.cost or 0.0
 
-    def used_up(
-        self, results: Mapping[str, StepResult], running: Mapping[str, float], now: float
-    ) -> str:
+    def used_up(self, now: float) -> str:
         """The part of the budget that is used up; empty when none is."""
         tokens, cost, seconds = self._plan.budget
         shown = (f"{tokens} tokens", f"${cost or 0:g}", f"{seconds or 0:g} s")
-        left = self.remaining(results, running, now)
+        left = self.remaining(now)
         for amount, budget in zip(left, shown, strict=True):
             if amount is not None and amount <= 0:
                 return Message("The budget of {budget} is used up", budget=budget)
         return ""
 
-    def remaining(
-        self, results: Mapping[str, StepResult], running: Mapping[str, float], now: float
-    ) -> GoalBudget:
+    def remaining(self, now: float) -> GoalBudget:
         """The remaining budget; None where there is no limit."""
         tokens, cost, seconds = self._plan.budget
         if seconds is not None:
             live = {
                 name: StepResult(name, "running", started=since, seconds=max(0.0, now - since))
-                for name, since in running.items()
+                for name, since in self._progress.running.items()
             }
-            seconds -= run_seconds(self._plan, {**results, **live})
+            seconds -= run_seconds(self._plan, {**self._progress.results, **live})
         return GoalBudget(
             None if tokens is None else tokens - self._tokens,
             None if cost is None else cost - self._cost,
@@ -144,15 +131,6 @@ def _final_error(code: str, message: str) -> StepError:
     return StepError(code, message, retryable=False)
 
 
-def _failed_result(step: Step, exc: Exception) -> StepResult:
-    """The result of a step that raised an unexpected error: an exception would block a workflow."""
-    if isinstance(exc, StepFailed):
-        error = StepError(exc.code, exc.message, exc.hint, exc.retryable)
-    else:
-        error = _final_error("EXECUTION_ERROR", f"{type(exc).__name__}: {exc}"[:2_000])
-    return StepResult(step.id, "failed", error=error)
-
-
 def _answered_result(step: Step, answer: Answer, since: float, now: float) -> StepResult:
     by = Message("answered by {name}", name=answer.by) if answer.by else ""
     notes = tuple(note for note in (by, answer.note) if note)
@@ -162,13 +140,7 @@ def _answered_result(step: Step, answer: Answer, since: float, now: float) -> St
     if not answer.approved:
         said = join_messages((Message("The answer was no"), *notes))
         return result._replace(state="failed", error=_final_error("REJECTED", said))
-    value = "approved" if answer.value is None else answer.value
-    problems = output_schema.violations(value, step.output) if step.output else []
-    if problems:
-        return result._replace(
-            state="failed", error=_final_error("INVALID_OUTPUT", "; ".join(problems))
-        )
-    return result._replace(output=value)
+    return result._replace(output="approved" if answer.value is None else answer.value)
 
 
 def _skipped_result(step: Step, cause: StepResult) -> StepResult:
@@ -287,7 +259,7 @@ class _Run:
         self.engine_error: BaseException | None = None
         """An error of the engine itself; it ends the run."""
         self.budget_exceeded = ""
-        self.budget = BudgetTracker(plan) if plan.budget != _UNLIMITED else None
+        self.budget = BudgetTracker(plan, progress) if plan.budget != _UNLIMITED else None
         self.slots: asyncio.Semaphore | None = None
 
     async def finish(self) -> None:
@@ -352,7 +324,8 @@ class _Run:
         except Exception as exc:
             if exc is self.engine_error or isinstance(exc, InternalError):
                 raise
-            return _failed_result(step, exc)  # a replaying engine would retry an exception for ever
+            # A replaying engine would retry an exception for ever.
+            return StepResult(step.id, "failed", error=error_of(exc))
 
     def blocked_result(self, step: Step) -> StepResult | None:
         """The result of a step that may not begin; None when it may."""
@@ -372,9 +345,7 @@ class _Run:
             return StepResult(step.id, "waiting")
         if self.budget is not None and step.action_type != "human":
             now = self.execution.now()
-            self.budget_exceeded = self.budget_exceeded or self.budget.used_up(
-                self.results, self.running, now
-            )
+            self.budget_exceeded = self.budget_exceeded or self.budget.used_up(now)
             if self.budget_exceeded:
                 error = _final_error("BUDGET", self.budget_exceeded)._replace(hint=_MORE)
                 return StepResult(step.id, "skipped", error=error)
@@ -401,8 +372,7 @@ class _Run:
             plan.timeout if step.timeout is None else step.timeout,
         )
         if self.budget is not None:
-            now = self.execution.now()
-            call = call._replace(left=self.budget.remaining(self.results, self.running, now))
+            call = call._replace(left=self.budget.remaining(self.execution.now()))
         return self.stoppable(step, self.execution.perform(call))
 
     def outputs(self, step: Step) -> dict[str, Any]:

@@ -98,43 +98,35 @@ def _violations(value: Any, schema: Any, where: str, depth: int) -> Iterator[str
     forms = rules.get("anyOf")
     if forms and all(any(_violations(value, form, where, depth + 1)) for form in forms):
         yield f"{at} must fit at least one of {len(forms)} forms"
-    yield from _inner_violations(value, rules, where, at, depth)
-
-
-def _inner_violations(
-    value: Any, rules: Mapping[str, Any], where: str, at: str, depth: int
-) -> Iterator[str]:
+    yield from _range_violations(value, rules, at)
     if isinstance(value, dict):
         yield from _object_violations(cast("dict[str, Any]", value), rules, where, at, depth)
     elif isinstance(value, list):
-        rows = cast("list[Any]", value)
-        yield from _range_violations(
-            len(rows), rules, ("minItems", "maxItems"), f"{at} must have", "items"
-        )
-        for index, row in enumerate(rows):
+        for index, row in enumerate(cast("list[Any]", value)):
             yield from _violations(
                 row, rules.get("items"), f"{where}.{index}".lstrip("."), depth + 1
             )
-    elif isinstance(value, str):
-        yield from _range_violations(
-            len(value), rules, ("minLength", "maxLength"), f"{at} must have", "characters"
-        )
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield from _range_violations(value, rules, ("minimum", "maximum"), f"{at} must be", "")
 
 
 def _same(one: Any, other: Any) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _range_violations(
-    size: float, rules: Mapping[str, Any], keys: tuple[str, str], must: str, unit: str
-) -> Iterator[str]:
-    least, most = rules.get(keys[0]), rules.get(keys[1])
-    if least is not None and size < least:
-        yield f"{must} at least {least} {unit}".rstrip()
-    if most is not None and size > most:
-        yield f"{must} at most {most} {unit}".rstrip()
+_RANGES: tuple[tuple[Any, str, str, str, str], ...] = (
+    (list, "minItems", "maxItems", "have", " items"),
+    (str, "minLength", "maxLength", "have", " characters"),
+    (int | float, "minimum", "maximum", "be", ""),
+)
+
+
+def _range_violations(value: Any, rules: Mapping[str, Any], at: str) -> Iterator[str]:
+    for kind, low, high, verb, unit in _RANGES:
+        if isinstance(value, kind) and not isinstance(value, bool):
+            size = value if kind == int | float else len(value)
+            if low in rules and size < rules[low]:
+                yield f"{at} must {verb} at least {rules[low]}{unit}"
+            if high in rules and size > rules[high]:
+                yield f"{at} must {verb} at most {rules[high]}{unit}"
 
 
 def _object_violations(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from satchel.errors import InvalidInput
 from satchel.goals import output_schema
 from satchel.goals.model import GoalBudget, Retry
-from satchel.goals.templates import ID, referenced_steps, references_in, references_of, texts_of
+from satchel.goals.templates import ID, referenced_steps, references_in, texts_of
 from satchel.i18n import Message, render, say
 
 if TYPE_CHECKING:
@@ -192,7 +192,6 @@ RULES: dict[str, PlanRule] = {
     ),
     "range": _VALUE,
     "bad-choice": _VALUE,
-    "unused-input": PlanRule("warning", "Nothing uses the input `{name}`", "Remove it"),
     # One step.
     "bad-id": PlanRule(
         "error",
@@ -302,7 +301,7 @@ def _step_problems(step: Step, around: _Around) -> Iterator[PlanProblem]:
     if not _ID.fullmatch(step.id):
         yield PlanProblem("bad-id", step.id, values={"name": step.id})
     yield from _fields(step, around)
-    yield from _numbers(step)
+    yield from _failure_rules(step, Message("step {part}", part=f"`{step.id}`"), step.id)
     for need in step.needs:
         if need == step.id:
             yield PlanProblem("needs-itself", step.id)
@@ -393,34 +392,23 @@ def _output(step: Step) -> Iterator[PlanProblem]:
         yield PlanProblem("unchecked", step.id, values={"names": shown})
 
 
-def _numbers(step: Step) -> Iterator[PlanProblem]:
-    where = Message("step {part}", part=f"`{step.id}`")
-    if step.timeout is not None:
-        yield from _seconds("timeout", step.timeout, where, step.id)
-    if step.retry is not None:
-        yield from _retry(step.retry, where, step.id)
-    if step.on_failure is not None and step.on_failure not in POLICIES:
-        yield _choice("on_failure", step.on_failure, where, POLICIES, step.id)
+def _failure_rules(one: Step | Plan, where: str, step: str = "") -> Iterator[PlanProblem]:
+    if one.on_failure is not None and one.on_failure not in POLICIES:
+        yield _choice("on_failure", one.on_failure, where, POLICIES, step)
+    if one.timeout is not None and not 0 < one.timeout <= MAX_TIMEOUT_S:
+        yield _range("timeout", one.timeout, where, "0–604800", step)
+    if one.retry is not None and one.retry != _RETRY:
+        yield from _retry(one.retry, where, step)
 
 
 def _plan_numbers(plan: Plan) -> Iterator[PlanProblem]:
     where = "the plan"
-    if plan.on_failure not in POLICIES:
-        yield _choice("on_failure", plan.on_failure, where, POLICIES)
-    if plan.timeout is not None:
-        yield from _seconds("timeout", plan.timeout, where)
-    if plan.retry != _RETRY:
-        yield from _retry(plan.retry, where)
+    yield from _failure_rules(plan, where)
     if not 1 <= plan.parallel <= 10_000:
         yield _range("parallel", plan.parallel, where, "1–10000")
     for key, value in plan.budget._asdict().items() if plan.budget != _BUDGET else ():
         if value is not None and not (value > 0 and math.isfinite(value)):
             yield _range(f"budget.{key}", value, where, "> 0")
-
-
-def _seconds(key: str, value: float, where: str, step: str = "") -> Iterator[PlanProblem]:
-    if not 0 < value <= MAX_TIMEOUT_S:
-        yield _range(key, value, where, "0–604800", step)
 
 
 def _retry(retry: Retry, where: str, step: str = "") -> Iterator[PlanProblem]:
@@ -496,7 +484,6 @@ def check(
     if len(plan.steps) > MAX_STEPS:
         return [*found, _range("steps", len(plan.steps), "the plan", f"1–{MAX_STEPS}")]
     found += _plan_numbers(plan)
-    found += _unused(plan)
     steps = {step.id: step for step in plan.steps}
     if len(steps) < len(plan.steps):
         seen: set[str] = set()
@@ -544,17 +531,6 @@ def refusal(errors: list[PlanProblem]) -> InvalidInput:
     return InvalidInput(
         say("The plan has {count} errors:", count=len(errors)) + f"\n{listed}", errors[0].hint
     )
-
-
-def _unused(plan: Plan) -> list[PlanProblem]:
-    if not plan.inputs:
-        return []
-    used = {ref.name for step in plan.steps for ref in references_of(step) if ref.kind == "inputs"}
-    return [
-        PlanProblem("unused-input", values={"name": name})
-        for name in plan.inputs
-        if name not in used
-    ]
 
 
 def _circles(plan: Plan) -> list[PlanProblem]:

@@ -26,7 +26,7 @@ from satchel.goals.database import Database
 from satchel.i18n import say
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
 ANY_PROVIDER = "*"
 """The key of the limit for providers without one of their own."""
@@ -72,8 +72,6 @@ def _limit_for(limits: Mapping[str, Limit], provider: str) -> Limit | None:
     return limit
 
 
-# --- ledger -------------------------------------------------------------------------------
-
 _TABLE = """
 CREATE TABLE IF NOT EXISTS satchel_turns (turn TEXT PRIMARY KEY, provider TEXT NOT NULL,
     start_at DOUBLE PRECISION NOT NULL, begun INTEGER NOT NULL, leased DOUBLE PRECISION NOT NULL)
@@ -81,67 +79,6 @@ CREATE TABLE IF NOT EXISTS satchel_turns (turn TEXT PRIMARY KEY, provider TEXT N
 _MAX_ROW_AGE_S = 3600.0
 """Rows older than this are deleted; rows as far in the future come from a clock that was set back.
 """
-
-
-class Ledger:
-    """The requests of all processes that share a database.
-
-    Args:
-        database: `postgresql://…`, or the path of an SQLite file.
-    """
-
-    def __init__(self, database: str) -> None:
-        # A power cut may lose the last rows, but no request survives it either.
-        self._database = Database(database, durable=False)
-        self._created = False
-        self.close = self._database.close
-
-    def begin(self, provider: str, turn: str, limit: Limit, margin: float, lease: float) -> float:
-        """Begin a request if its limit allows it: 0, or seconds until the next try."""
-
-        def work(execute: Callable[..., Any]) -> float:
-            now = execute("SELECT {now}").fetchone()[0]
-            count, window = limit.window
-            execute(
-                "DELETE FROM satchel_turns WHERE provider = ? AND leased < ?"
-                " AND (start_at < ? OR start_at > ?)",
-                provider, now, now - max(_MAX_ROW_AGE_S, 2 * window), now + _MAX_ROW_AGE_S,
-            )  # fmt: skip
-            if limit.at_once is not None:
-                sql = "SELECT count(*) FROM satchel_turns WHERE provider = ? AND leased >= ?"
-                if execute(sql, provider, now).fetchone()[0] >= limit.at_once:
-                    return _PAUSE_S
-            if count:
-                sql = (
-                    "SELECT start_at FROM satchel_turns WHERE provider = ?"
-                    " ORDER BY start_at DESC LIMIT 1 OFFSET ?"
-                )
-                row = execute(sql, provider, count - 1).fetchone()
-                if row and row[0] + window + margin > now:
-                    return row[0] + window + margin - now
-            execute(  # twice when the connection was lost at the end of the first time
-                "INSERT INTO satchel_turns VALUES (?, ?, ?, 1, ?) ON CONFLICT (turn)"
-                " DO UPDATE SET start_at = excluded.start_at, leased = excluded.leased",
-                turn, provider, now, now + lease,
-            )  # fmt: skip
-            return 0.0
-
-        if not self._created:
-            self._database.create(_TABLE)
-            self._created = True
-        return self._database.alone(work)
-
-    def renew(self, turns: Sequence[str], lease: float) -> None:
-        """Renew the leases of running requests."""
-        sql = "UPDATE satchel_turns SET leased = {now} + ? WHERE turn = ?"
-        for turn in turns:
-            self._database.execute(sql, lease, turn)
-
-    def release(self, turn: str) -> None:
-        """Free the slot of a request."""
-        self._database.execute("UPDATE satchel_turns SET leased = 0 WHERE turn = ?", turn)
-
-
 _PAUSE_S = 0.1
 """Delay before another try when all slots are taken."""
 
@@ -165,25 +102,27 @@ class SharedLimiter:
         lease: float = 15.0,
     ) -> None:
         self._limits = dict(limits)
-        self._ledger = Ledger(database)
+        self._database = Database(database)
+        self._created = False
         self._margin = margin
         self._lease = lease
         self._thread: ThreadPoolExecutor | None = None
         self._turns: dict[str, asyncio.Lock] = {}
         self._held: set[str] = set()
         self._stop = threading.Event()
-        self._renewing: threading.Thread | None = None
+        self._renewing: threading.Thread
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close the ledger."""
+        """Close the database."""
         self._stop.set()
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)
-        self._ledger.close()
+            await asyncio.to_thread(self._renewing.join)  # it would connect again
+        self._database.close()
 
     @asynccontextmanager
     async def slot(self, provider: str) -> AsyncGenerator[None]:
@@ -195,10 +134,9 @@ class SharedLimiter:
         turn = secrets.token_hex(12)
         try:
             async with self._turns.setdefault(provider, asyncio.Lock()):
-                given = (provider, turn, limit, self._margin, self._lease)
                 self._held.add(turn)
                 while True:
-                    left = await self._in_thread(self._ledger.begin, *given)
+                    left = await self._in_thread(self._begin, provider, turn, limit)
                     if not left:
                         break
                     await asyncio.sleep(left * random.uniform(1.0, 1.2))  # noqa: S311
@@ -207,7 +145,7 @@ class SharedLimiter:
             if turn in self._held:
                 self._held.discard(turn)
                 with suppress(ServerFailed):  # its lease ends in any case
-                    await asyncio.shield(self._in_thread(self._ledger.release, turn))
+                    await asyncio.shield(self._in_thread(self._release, turn))
 
     async def _in_thread(self, work: Callable[..., Any], *given: Any) -> Any:
         if self._thread is None:
@@ -219,12 +157,51 @@ class SharedLimiter:
             self._renewing.start()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
 
+    def _begin(self, provider: str, turn: str, limit: Limit) -> float:
+        """Begin a request if its limit allows it: 0, or seconds until the next try."""
+
+        def work(execute: Callable[..., Any]) -> float:
+            now = execute("SELECT {now}").fetchone()[0]
+            count, window = limit.window
+            execute(
+                "DELETE FROM satchel_turns WHERE provider = ? AND leased < ?"
+                " AND (start_at < ? OR start_at > ?)",
+                provider, now, now - max(_MAX_ROW_AGE_S, 2 * window), now + _MAX_ROW_AGE_S,
+            )  # fmt: skip
+            if limit.at_once is not None:
+                sql = "SELECT count(*) FROM satchel_turns WHERE provider = ? AND leased >= ?"
+                if execute(sql, provider, now).fetchone()[0] >= limit.at_once:
+                    return _PAUSE_S
+            if count:
+                sql = (
+                    "SELECT start_at FROM satchel_turns WHERE provider = ?"
+                    " ORDER BY start_at DESC LIMIT 1 OFFSET ?"
+                )
+                row = execute(sql, provider, count - 1).fetchone()
+                if row and row[0] + window + self._margin > now:
+                    return row[0] + window + self._margin - now
+            execute(  # twice when the connection was lost at the end of the first time
+                "INSERT INTO satchel_turns VALUES (?, ?, ?, 1, ?) ON CONFLICT (turn)"
+                " DO UPDATE SET start_at = excluded.start_at, leased = excluded.leased",
+                turn, provider, now, now + self._lease,
+            )  # fmt: skip
+            return 0.0
+
+        if not self._created:
+            self._database.create(_TABLE)
+            self._created = True
+        return self._database.alone(work)
+
+    def _release(self, turn: str) -> None:
+        """Free the slot of a request."""
+        self._database.execute("UPDATE satchel_turns SET leased = 0 WHERE turn = ?", turn)
+
     def _renew(self) -> None:
         """Renew leases in a separate thread, so that a busy event loop does not lose a slot."""
         while not self._stop.wait(self._lease / 4):
-            held = list(self._held)
-            if held:
-                try:
-                    self._ledger.renew(held, self._lease)
-                except Exception:
-                    logging.getLogger(__name__).exception("renewing the places failed")
+            sql = "UPDATE satchel_turns SET leased = {now} + ? WHERE turn = ?"
+            try:
+                for turn in list(self._held):
+                    self._database.execute(sql, self._lease, turn)
+            except Exception:
+                logging.getLogger(__name__).exception("renewing the places failed")

@@ -11,21 +11,21 @@ import json
 import random
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.errors import ModelFailed, SatchelError, ServerFailed, StepFailed
 from satchel.goals import artifacts, output_schema
 from satchel.goals.model import NO_USAGE, StepError, StepResult, Usage, Work
 from satchel.goals.reports import total
-from satchel.goals.step_timer import StepTimer, attach_usage, attached_usage, pausing
+from satchel.goals.step_timer import attach_usage, attached_usage, pausing
 from satchel.goals.templates import TemplateValues, fill, fill_value
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator
 
-    from satchel.goals.executor import StepContext
-    from satchel.goals.model import Done, GoalBudget, Retry, StepCall
+    from satchel.goals.artifacts import Artifacts
+    from satchel.goals.model import Done, GoalBudget, Retry, StepCall, StepRunner
 
 _MAX_MESSAGE_CHARS = 2_000
 _MAX_NOTE_CHARS = 200
@@ -41,6 +41,15 @@ _MISTAKES = (
     TypeError,
 )
 """Programming errors: another attempt cannot fix them."""
+
+
+class StepContext(NamedTuple):
+    """What a worker needs to run a step."""
+
+    runner: StepRunner
+    artifacts: Artifacts
+    large: int = 32_768
+    """Larger outputs, in bytes, are stored as artifacts."""
 
 
 async def perform(call: StepCall, context: StepContext) -> StepResult:
@@ -67,7 +76,6 @@ async def perform(call: StepCall, context: StepContext) -> StepResult:
     while True:
         attempt += 1
         work = Work(call.goal, step, prompt, arguments, call.key, attempt)
-        StepTimer().make_current()
         try:
             done = await _with_timeout(context.runner.run(work), call, time.perf_counter() - clock)
             usage = done.usage if usage is NO_USAGE else total((usage, done.usage))

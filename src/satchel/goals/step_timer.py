@@ -7,7 +7,7 @@ cancelled returns no result: its usage is attached to the cancellation.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,77 +18,53 @@ if TYPE_CHECKING:
 
     from satchel.goals.model import Usage
 
-_current: ContextVar[StepTimer | None] = ContextVar("satchel_clock", default=None)
+
+class _PausedTimeout:
+    """A timeout of the current attempt, and how many of its requests wait."""
+
+    def __init__(self, timeout: asyncio.Timeout) -> None:
+        self.timeout = timeout
+        self.waiting = 0
+        self.left: float | None = None
+        """Seconds left when the first of them began to wait."""
 
 
-class StepTimer:
-    """The timeouts of one attempt."""
-
-    def __init__(self) -> None:
-        self._ends: dict[asyncio.Timeout, float] = {}
-        """Timeout -> when it ends, as far as the current pause is not counted."""
-        self._waiting = 0
-        self._paused_at = 0.0
-
-    def make_current(self) -> None:
-        """Use this timer for everything that the current task does from now on."""
-        _current.set(self)
-
-    def add(self, timeout: asyncio.Timeout) -> None:
-        """Pause a running timeout together with the others."""
-        due = timeout.when()
-        if due is None:
-            return
-        if self._waiting:
-            due += self._paused_at - asyncio.get_running_loop().time()
-            timeout.reschedule(None)
-        self._ends[timeout] = due
-
-    def remove(self, timeout: asyncio.Timeout) -> None:
-        """Forget a timeout."""
-        self._ends.pop(timeout, None)
-
-    def wait(self, more: int) -> None:
-        """Change the number of requests that wait; the first one pauses, the last one resumes."""
-        was, self._waiting = self._waiting, self._waiting + more
-        if bool(was) == bool(self._waiting):
-            return
-        now = asyncio.get_running_loop().time()
-        gone, self._paused_at = now - self._paused_at, now
-        for timeout, due in self._ends.items():
-            if timeout.expired():
-                continue  # its cleanup may still wait
-            if self._waiting:
-                timeout.reschedule(None)
-            else:
-                self._ends[timeout] = due + gone
-                timeout.reschedule(due + gone)
+_running: ContextVar[tuple[_PausedTimeout, ...]] = ContextVar("satchel_timeouts", default=())
 
 
 @contextmanager
 def paused() -> Generator[None]:
-    """Wait for a rate limit: the timeouts of the step are paused."""
-    timer = _current.get()
-    if timer is not None:
-        timer.wait(1)
+    """Wait for a rate limit: the timeouts of the step are paused while any request waits."""
+    now = asyncio.get_running_loop().time
+    timeouts = _running.get()
+    for one in timeouts:
+        if not one.waiting:
+            due = one.timeout.when()
+            one.left = None if due is None else due - now()
+            _reschedule(one.timeout, None)
+        one.waiting += 1
     try:
         yield
     finally:
-        if timer is not None:
-            timer.wait(-1)
+        for one in timeouts:
+            one.waiting -= 1
+            if not one.waiting and one.left is not None:
+                _reschedule(one.timeout, now() + one.left)
+
+
+def _reschedule(timeout: asyncio.Timeout, due: float | None) -> None:
+    with suppress(RuntimeError):  # it has expired, and the step is cleaning up
+        timeout.reschedule(due)
 
 
 @contextmanager
 def pausing(timeout: asyncio.Timeout) -> Generator[None]:
     """Pause a running timeout while the step waits for a rate limit."""
-    timer = _current.get()
-    if timer is not None:
-        timer.add(timeout)
+    token = _running.set((*_running.get(), _PausedTimeout(timeout)))
     try:
         yield
     finally:
-        if timer is not None:
-            timer.remove(timeout)
+        _running.reset(token)
 
 
 def attach_usage(end: BaseException, usage: Usage) -> None:

@@ -1,4 +1,1 @@
-"""Makes hubs: storage, commits, releases, index and pages.
-
-A hub is read by `satchel.store.hub_client`.
-"""
+"""Makes hubs: storage, ledger, releases, index and pages; `store.hub_client` reads them."""

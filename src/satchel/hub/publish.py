@@ -10,32 +10,28 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-import tempfile
-import zlib
-from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel.errors import Blocked, InvalidInput, NotFound, Refused, SkillBroken
-from satchel.hub.commits import UNREADABLE, Inspection, open_chain, read_content, sign_changes
-from satchel.hub.storage import put_content
+from satchel.errors import Blocked, InvalidInput, NotFound, Refused, SatchelError, SkillBroken
+from satchel.hub.ledger import UNREADABLE, batches, sign_changes
 from satchel.i18n import say
 from satchel.security.scan import scan_tree
 from satchel.skill.file_tree import FolderTree, hash_tree, main_file, read_whole
 from satchel.skill.reader import parse_document
 from satchel.skill.validate import validate_folder
-from satchel.store.archive import open_archive
-from satchel.store.hub_client import format as files
+from satchel.store.archive import open_packed
+from satchel.store.hub_client.format import content_path, damaged, digest_hex, pack
 from satchel.store.hub_client.release_name import parse_name, parse_version
 from satchel.store.sources.base import subtree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from satchel.hub.commits import HubLedger
+    from satchel.hub.ledger import HubLedger
     from satchel.hub.storage import Storage
     from satchel.skill.document import SkillDocument
     from satchel.skill.file_tree import Tree
-    from satchel.store.archive import ArchiveTree
     from satchel.store.hub_client.format import HubRelease, Row
     from satchel.store.signing import SshKey
 
@@ -48,9 +44,10 @@ class Draft(NamedTuple):
 
     change: Row
     """The release without a signature."""
-    about: Inspection
+    about: Row
+    """Description, license and verdict of the scan."""
     data: bytes
-    """The archive."""
+    """The archive; empty when the storage has it."""
 
     @property
     def title(self) -> str:
@@ -70,11 +67,7 @@ def pack_blob(tree: Tree) -> bytes:
                 archive.addfile(entry, io.BytesIO(read_whole(tree, file.path)))
             except ValueError as exc:
                 raise InvalidInput(say("`{name}` is not a valid name", name=file.path)) from exc
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    data = packer.compress(stream.getvalue()) + packer.flush()
-    if len(data) > (limit := files.MAX_BLOB_BYTES):
-        raise InvalidInput(say("`{path}` has more than {count} bytes", path=".tar.gz", count=limit))
-    return data[:4] + bytes(4) + data[8:]  # no time
+    return pack(stream.getvalue())
 
 
 def read_draft(folder: str, publisher: str, version: str = "") -> Draft:
@@ -109,11 +102,44 @@ def read_draft(folder: str, publisher: str, version: str = "") -> Draft:
             say("Run `{command}`", command=f"satchel scan {folder}"),
         )
     data = pack_blob(tree)
-    blob, size = files.digest_hex(data), len(data)
-    digest = hash_tree(tree).digest
-    change: Row = {"type": "release", "name": name, "version": version, "tree": digest}
-    about = _describe(document, report.verdict)
-    return Draft({**change, "blob": blob, "size": size}, about, data)
+    change: Row = {
+        "type": "release", "name": name, "version": version, "tree": hash_tree(tree).digest,
+        "blob": digest_hex(data), "size": len(data),
+    }  # fmt: skip
+    return Draft(change, _describe(document, report.verdict), data)
+
+
+def read_folder(
+    ledger: HubLedger, folder: str, key: SshKey | None, refused: dict[str, SatchelError]
+) -> list[Draft]:
+    """The skills of a folder `publisher/skill` that differ from their newest release.
+
+    With a key their blobs are written at once: thousands of them would fill the memory.
+    """
+    drafts: list[Draft] = []
+    if not os.path.isdir(folder):
+        raise NotFound(say("There is no `{path}`", path=folder), say("Check the path"))
+    for path in sorted(Path(folder).glob("*/*/")):
+        publisher, name = path.parent.name, f"{path.parent.name}/{path.name}"
+        if publisher.startswith(".") or path.name.startswith("."):
+            continue
+        try:
+            tree = hash_tree(subtree(FolderTree(str(path)))).digest
+            last = next(reversed(ledger.sorted_releases(name)), None)
+            same = last is not None and last.tree == tree
+            if last and same and last.scan != UNREADABLE:
+                continue
+            draft = read_draft(str(path), publisher)
+            if last and not same and (parse_version(draft.change["version"]) or ()) <= last.number:
+                raise _version_taken(f"{name}@{last.version}")
+            if key is not None:
+                if ledger.current_key(publisher):
+                    _check_publisher(ledger, publisher, key)
+                ledger.storage.put_content("blobs", draft.data)
+            drafts.append(draft._replace(data=b""))
+        except SatchelError as exc:
+            refused[name] = exc
+    return drafts
 
 
 def _read_main(tree: Tree, name: str) -> SkillDocument:
@@ -125,66 +151,65 @@ def _read_main(tree: Tree, name: str) -> SkillDocument:
     return document
 
 
-def _describe(document: SkillDocument, verdict: str) -> Inspection:
-    terms = document.fields.get("license")
-    texts = (document.head.description if document.head else "", terms)
+def _describe(document: SkillDocument, verdict: str) -> Row:
+    texts = (document.head.description if document.head else "", document.fields.get("license"))
     about, terms = (" ".join(one.split()) if isinstance(one, str) else "" for one in texts)
-    return Inspection(about[:_MAX_DESCRIPTION_CHARS], terms[:_MAX_LICENSE_CHARS], verdict)
+    return {
+        "description": about[:_MAX_DESCRIPTION_CHARS],
+        "license": terms[:_MAX_LICENSE_CHARS],
+        "scan": verdict,
+    }
 
 
-def open_blob(storage: Storage, release: HubRelease) -> ArchiveTree:
-    """Open the files of a release with the strict reader."""
-    data = read_content(storage, "blobs", release.blob, release.size)
-    with tempfile.NamedTemporaryFile(prefix="satchel-") as stream:
-        stream.write(data)
-        stream.flush()
-        return open_archive(stream.name)
-
-
-def inspect_release(storage: Storage, release: HubRelease, verdict: str = "") -> Inspection:
+def inspect_release(storage: Storage, release: HubRelease, verdict: str = "") -> Row:
     """Check that a blob holds the files of its release, and scan them unless a verdict is given."""
-    skill = release.name.partition("/")[2]
-    with open_blob(storage, release) as tree:
+    with open_packed(storage.content("blobs", release.blob, release.size)) as tree:
         if hash_tree(tree).digest != release.tree:
-            raise files.damaged(files.content_path("blobs", release.blob))
-        return _describe(_read_main(tree, skill), verdict or scan_tree(tree).verdict)
+            raise damaged(content_path("blobs", release.blob))
+        document = _read_main(tree, release.name.partition("/")[2])
+        return _describe(document, verdict or scan_tree(tree).verdict)
 
 
 # --- changes -------------------------------------------------------------------------------
 
 
-def publish(storage: Storage, draft: Draft, key: SshKey) -> int:
-    """Release a skill; returns the number of the commit."""
-    chain = open_chain(storage)
-    if not needed_releases(chain.ledger, [draft.change], key):
-        return chain.ledger.count
-    put_content(storage, "blobs", draft.data)
-    changes = sign_changes([draft.change], chain.ledger.hub, key)
-    return chain.append(lambda ledger: needed_releases(ledger, changes, key))
+def publish(ledger: HubLedger, drafts: Sequence[Draft], key: SshKey) -> int:
+    """Release skills; returns the number of the last commit."""
+    count = ledger.count
+    for batch in batches(drafts):
+        changes = [one.change for one in batch]
+        if not _needed_releases(ledger, changes, key):
+            continue
+        for one in batch:
+            if one.data:
+                ledger.storage.put_content("blobs", one.data)
+        rows = sign_changes(changes, ledger.hub, key)
+        count = ledger.append(lambda rows=rows: _needed_releases(ledger, rows, key))
+    return count
 
 
-def needed_releases(ledger: HubLedger, changes: Sequence[Row], key: SshKey) -> list[Row]:
-    """The releases among changes that the hub does not have yet."""
+def _needed_releases(ledger: HubLedger, changes: Sequence[Row], key: SshKey) -> list[Row]:
+    """The releases that the hub does not have yet."""
     needed: list[Row] = []
     for change in changes:
         name, version = str(change["name"]), str(change["version"])
-        check_publisher(ledger, name.partition("/")[0], key)
-        found = ledger.releases(name).get(parse_version(version) or (0, 0, 0))
+        _check_publisher(ledger, name.partition("/")[0], key)
+        found = ledger.releases(name).get(version)
         if found is not None and found.tree != change["tree"]:
-            raise version_taken(f"{name}@{version}")
+            raise _version_taken(f"{name}@{version}")
         if found is None or found.scan == UNREADABLE:
             needed.append(change)
     return needed
 
 
-def version_taken(title: str) -> Refused:
+def _version_taken(title: str) -> Refused:
     """The error for a version that has other content."""
     return Refused(
         say("`{path}` exists already", path=title), say("Raise the version in its SKILL.md")
     )
 
 
-def check_publisher(ledger: HubLedger, publisher: str, key: SshKey) -> None:
+def _check_publisher(ledger: HubLedger, publisher: str, key: SshKey) -> None:
     """Check that a key is that of a publisher."""
     current = ledger.current_key(publisher)
     if not current:
@@ -201,47 +226,39 @@ def foreign_key(owner: str) -> Refused:
     return Refused(say("This is not the key of `{name}`", name=owner))
 
 
-def yank(storage: Storage, name: str, version: str, reason: str, key: SshKey) -> int:
-    """Withdraw a release from selection, or with an empty reason restore it; returns the commit."""
+def yank(ledger: HubLedger, name: str, version: str, reason: str, key: SshKey) -> int:
+    """Withdraw a release from selection; returns the number of the commit."""
 
-    def make(ledger: HubLedger) -> list[Row]:
-        found = ledger.releases(name).get(parse_version(version) or (0, 0, 0))
+    def make() -> list[Row]:
+        found = ledger.releases(name).get(version)
         if found is None:
             raise NotFound(say("There is no `{path}`", path=f"{name}@{version}"))
-        check_publisher(ledger, name.partition("/")[0], key)
-        time = files.timestamp()
-        if found.yanked_at >= time:
-            last = files.parse_timestamp(found.yanked_at)
-            time = files.timestamp(last + timedelta(seconds=1))
-        row = {"type": "yank", "name": name, "version": version, "reason": reason, "time": time}
-        return [] if found.yanked == reason else sign_changes([row], ledger.hub, key)
+        _check_publisher(ledger, name.partition("/")[0], key)
+        row = {"type": "yank", "name": name, "version": version, "reason": reason}
+        return [] if found.yanked else sign_changes([row], ledger.hub, key)
 
-    return open_chain(storage).append(make)
+    return ledger.append(make)
 
 
-def revoke(storage: Storage, tree: str, reason: str, key: SshKey) -> int:
+def revoke(ledger: HubLedger, tree: str, reason: str, key: SshKey) -> int:
     """Forbid the installation of a tree under any name; returns the number of the commit."""
-    return open_chain(storage).append(lambda ledger: revocation(ledger, tree, reason, key))
-
-
-def revocation(ledger: HubLedger, tree: str, reason: str, key: SshKey) -> list[Row]:
-    """The signed change that revokes a tree; none when it is revoked."""
     if key.public != ledger.key:
         raise foreign_key(ledger.hub)
-    row = {"type": "revoke", "tree": tree, "reason": reason, "time": files.timestamp()}
-    return [] if tree in ledger.revoked else sign_changes([row], ledger.hub, key)
+    rows = sign_changes([{"type": "revoke", "tree": tree, "reason": reason}], ledger.hub, key)
+    return ledger.append(lambda: [] if tree in ledger.revoked else rows)
 
 
-def allow(storage: Storage, publisher: str, public: str, key: SshKey) -> int:
-    """Register a publisher, or change its key; signed by its present key or the hub's."""
-    chain = open_chain(storage)
-    return chain.append(lambda ledger: registrations(ledger, [publisher], public, key))
+def allow(ledger: HubLedger, publishers: Sequence[str], public: str, key: SshKey) -> int:
+    """Register publishers, or change their key; signed by the present key or the hub's."""
+    count = ledger.count
+    for names in batches(publishers):
+        count = ledger.append(lambda names=names: _registrations(ledger, names, public, key))
+    return count
 
 
-def registrations(
+def _registrations(
     ledger: HubLedger, publishers: Sequence[str], public: str, key: SshKey
 ) -> list[Row]:
-    """The signed changes that give publishers a key; none for those that have it."""
     rows: list[Row] = []
     for publisher in publishers:
         current = ledger.current_key(publisher)
@@ -254,7 +271,7 @@ def registrations(
             )
         if key.public not in {current, ledger.key}:
             raise foreign_key(ledger.hub)
-        by = "publisher" if key.public == current else "hub"
-        row = {"type": "publisher", "publisher": publisher, "key": public, "previous": current}
-        rows.append({**row, "by": by})
+        rows.append(
+            {"type": "publisher", "publisher": publisher, "key": public, "previous": current}
+        )
     return sign_changes(rows, ledger.hub, key)

@@ -11,39 +11,35 @@ per publisher, since some clients download every entry of an index.
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from satchel.errors import MissingExtra
-from satchel.hub.commits import UNREADABLE
+from satchel._optional import require
+from satchel.hub.ledger import UNREADABLE
 from satchel.i18n import language, say
 from satchel.presentation.files import FileContent
 from satchel.presentation.skill_html import render, visible
 from satchel.skill.file_tree import main_file, read_whole
-from satchel.store.hub_client.ed25519 import key_fingerprint
+from satchel.store.archive import open_packed
 from satchel.store.hub_client.format import content_path
-from satchel.store.hub_client.release_name import parse_version
+from satchel.store.signing import key_fingerprint
+from satchel.store.sources.discovery import INDEX_PATH, SCHEMA
 from satchel.tools.framing import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from jinja2 import Environment
-
+    from satchel.hub.ledger import HubLedger
     from satchel.skill.file_tree import Tree
-    from satchel.store.hub_client.format import HubRelease, HubState, Row
+    from satchel.store.hub_client.format import HubState, Row
 
-SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
-INDEX = ".well-known/agent-skills/index.json"
-_MAX_DESCRIPTION_CHARS = 1024
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
-_UI_STATIC = os.path.join(os.path.dirname(_FOLDER), "ui", "static")
-_STYLES = (
-    os.path.join(_UI_STATIC, "satchel.css"),
-    os.path.join(_UI_STATIC, "skills.css"),
-    os.path.join(_FOLDER, "static", "hub.css"),
-)
+_PACKAGE = Path(__file__).parents[1]
+_ASSETS = {
+    "hub.css": ("ui/static/satchel.css", "ui/static/skills.css", "hub/static/hub.css"),
+    "hub.js": ("hub/static/hub.js",),
+    "mark.svg": ("ui/static/mark.svg",),
+}
 _MAX_LISTED_COUNT = 200
 """Skills that the first page lists without a search."""
 _MAX_FILES_COUNT = 400
@@ -51,95 +47,51 @@ _MAX_TEXT_BYTES = 1 << 20
 _TONES = {"no findings": "good", "review": "warn", "blocked": "bad"}
 
 
-class SiteContent(NamedTuple):
-    """What the pages show."""
-
-    state: HubState
-    listing: Sequence[Row]
-    """All rows of the search list, sorted by name."""
-    touched: Mapping[str, Sequence[HubRelease]]
-    """Name -> all its releases, newest first, for each skill whose page is written."""
-    revoked: Mapping[str, str]
-    """Digest of a revoked tree -> reason."""
-    open_tree: Callable[[HubRelease], Tree]
-    """Returns the files of a release."""
-    releases_of: Callable[[str], Sequence[HubRelease]]
-    """Returns all releases of a name, newest first."""
-
-
-def site_files(content: SiteContent) -> Iterator[tuple[str, bytes]]:
-    """The path and the content of each file to write.
-
-    Raises:
-        MissingExtra: the packages for pages are not installed.
-    """
+def site_files(ledger: HubLedger, state: HubState) -> Iterator[tuple[str, bytes]]:
+    """The path and the content of each file to write, for the skills that were touched."""
+    segments = ledger.storage.segments(state.search)
+    listing = sorted((row for rows in segments for row in rows), key=lambda row: str(row["name"]))
     by_publisher: dict[str, list[Row]] = {}
-    for row in content.listing:
+    for row in listing:
         by_publisher.setdefault(str(row["name"]).partition("/")[0], []).append(row)
-    yield from _assets()
-    yield (
-        "index.html",
-        _page(
-            "index.html",
-            content.state,
-            0,
-            rows=content.listing[:_MAX_LISTED_COUNT],
-            total=len(content.listing),
-            publishers=sorted(by_publisher)[:_MAX_LISTED_COUNT],
-        ),
-    )
-    offered: dict[str, HubRelease | None] = {}
-    for name, releases in content.touched.items():
-        offered[name] = newest_offered(releases, content.revoked)
-        yield f"{name}/index.html", _skill_page(content, name, releases, offered[name])
-        one = offered[name]
-        yield f"{name}/{INDEX}", discovery_index([one] if one else (), 2)
-    for publisher in sorted({name.partition("/")[0] for name in content.touched}):
+    for name, parts in _ASSETS.items():
+        yield f"assets/{name}", b"".join((_PACKAGE / part).read_bytes() for part in parts)
+    shown, publishers = listing[:_MAX_LISTED_COUNT], sorted(by_publisher)[:_MAX_LISTED_COUNT]
+    values = {"rows": shown, "total": len(listing), "publishers": publishers}
+    yield "index.html", _page("index.html", state, 0, **values)
+    names = sorted(name for name in ledger.touched if "/" in name)
+    for name in names:
+        yield f"{name}/index.html", _skill_page(ledger, state, name)
+        yield f"{name}/{INDEX_PATH}", _discovery_index(ledger, [name], 2)
+    for publisher in sorted({name.partition("/")[0] for name in names}):
         rows = by_publisher.get(publisher, [])
-        yield (
-            f"{publisher}/index.html",
-            _page("publisher.html", content.state, 1, publisher=publisher, rows=rows),
-        )
-        found = (
-            offered[name]
-            if name in offered
-            else newest_offered(content.releases_of(name), content.revoked)
-            for name in (str(row["name"]) for row in rows)
-        )
-        yield f"{publisher}/{INDEX}", discovery_index([one for one in found if one], 1)
+        page = _page("publisher.html", state, 1, publisher=publisher, rows=rows)
+        yield f"{publisher}/index.html", page
+        index = _discovery_index(ledger, [str(row["name"]) for row in rows], 1)
+        yield f"{publisher}/{INDEX_PATH}", index
 
 
-def newest_offered(releases: Iterable[HubRelease], revoked: Mapping[str, str]) -> HubRelease | None:
-    """The newest release that is neither yanked nor revoked."""
-    free = (
-        one
-        for one in releases
-        if not one.yanked and one.tree not in revoked and one.scan != UNREADABLE
-    )
-    return max(free, key=lambda one: parse_version(one.version) or (0, 0, 0), default=None)
-
-
-def _skill_page(
-    content: SiteContent, name: str, releases: Sequence[HubRelease], newest: HubRelease | None
-) -> bytes:
+def _skill_page(ledger: HubLedger, state: HubState, name: str) -> bytes:
+    releases = ledger.sorted_releases(name)[::-1]
+    newest = ledger.newest(name)
     shown = newest or releases[0]
-    reason = content.revoked.get(shown.tree, "")
+    reason = ledger.revoked.get(shown.tree, "")
     files: list[tuple[str, str]] = []
     instructions: Any = None
     if not reason and shown.scan != UNREADABLE:
-        tree = content.open_tree(shown)
-        files = [(visible(one.path)[0], size_of(one.size)) for one in tree.files]
-        instructions = _instructions(tree)
+        with open_packed(ledger.storage.content("blobs", shown.blob, shown.size)) as tree:
+            files = [(visible(one.path)[0], size_of(one.size)) for one in tree.files]
+            instructions = _instructions(tree)
     return _page(
         "skill.html",
-        content.state,
+        state,
         2,
         name=name,
         release=shown,
         offered=newest is not None,
         reason=reason,
         tone=_TONES.get(shown.scan, "warn"),
-        versions=[(one, content.revoked.get(one.tree, "")) for one in releases],
+        versions=[(one, ledger.revoked.get(one.tree, "")) for one in releases],
         files=files[:_MAX_FILES_COUNT],
         hidden_files=max(0, len(files) - _MAX_FILES_COUNT),
         instructions=instructions,
@@ -160,69 +112,44 @@ def _instructions(tree: Tree) -> Any:
     return render(FileContent(file, file, "text", text, data), lambda _: "#files")
 
 
-def _assets() -> Iterator[tuple[str, bytes]]:
-    parts: list[bytes] = []
-    for path in _STYLES:
-        with open(path, "rb") as stream:
-            parts.append(stream.read())
-    yield "assets/hub.css", b"".join(parts)
-    for folder, name in ((os.path.join(_FOLDER, "static"), "hub.js"), (_UI_STATIC, "mark.svg")):
-        with open(os.path.join(folder, name), "rb") as stream:
-            yield f"assets/{name}", stream.read()
-
-
 def _page(template: str, state: HubState, depth: int, **values: Any) -> bytes:
     found = _templates().get_template(template)
     text = found.render(hub=state.hub, state=state, up="../" * depth, language=language(), **values)
     return text.encode("utf-8", "replace")
 
 
+def _visible(text: object) -> str:
+    return visible(str(text))[0]
+
+
 @cache
-def _templates() -> Environment:
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError as exc:
-        raise MissingExtra(
-            say("`{name}` is not installed", name="jinja2"),
-            say("Run `{command}`", command="pip install 'satchel[hub]'"),
-        ) from exc
-    made: Any = Environment(
-        loader=FileSystemLoader(os.path.join(_FOLDER, "templates")),
+def _templates() -> Any:
+    jinja: Any = require("jinja2", "hub")
+    made = jinja.Environment(
+        loader=jinja.FileSystemLoader(_PACKAGE / "hub/templates"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.globals["say"] = say
-    made.filters["said"] = say
-    made.filters["visible"] = _visible_text
+    made.filters |= {"said": say, "visible": _visible}
     return made
 
 
-def _visible_text(text: object) -> str:
-    return visible(str(text))[0]
-
-
-# --- indexes for other clients -------------------------------------------------------------
-
-
-def discovery_index(releases: Iterable[HubRelease], depth: int) -> bytes:
-    """Write an index.
-
-    Args:
-        releases: The release of each skill to offer.
-        depth: Number of folders between the hub's root and the folder that the index describes.
-    """
-    up = "../" * (depth + INDEX.count("/"))
+def _discovery_index(ledger: HubLedger, names: Iterable[str], depth: int) -> bytes:
+    """Write an index of skills, for a folder that is `depth` folders below the hub's root."""
+    up = "../" * (depth + INDEX_PATH.count("/"))
     skills = [
         {
             "name": release.name.partition("/")[2],
             "type": "archive",
-            "description": release.description[:_MAX_DESCRIPTION_CHARS],
+            "description": release.description,
             "url": up + content_path("blobs", release.blob),
             "digest": f"sha256:{release.blob}",
         }
-        for release in releases
+        for release in map(ledger.newest, names)
+        if release is not None
     ]
     text = json.dumps({"$schema": SCHEMA, "skills": skills}, ensure_ascii=False, indent=1)
     return (text + "\n").encode()

@@ -20,39 +20,38 @@ from satchel._fs import write_atomic
 from satchel._optional import require
 from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.i18n import say
-from satchel.store.hub_client import format as files
+from satchel.store.download import LOOPBACK_HOSTS
+from satchel.store.hub_client.format import STATE, HubFiles, content_path, digest_hex
 from satchel.store.sources.base import parse_address
 from satchel.store.sources.git import environment, find_git
 
 _BUCKETS = ("s3://", "gs://", "az://")
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _IMMUTABLE = frozenset(("blobs", "changes", "commits", "index", "revoked", "search"))
 _GIT_TIMEOUT_S = 600
 _GIT_OPTIONS = (
     "-c", "user.name=satchel", "-c", "user.email=hub@satchel.invalid", "-c", "commit.gpgSign=false",
     "-c", "gc.auto=0", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null",
+    "-c", "core.symlinks=false",
 )  # fmt: skip
 _GIT_REJECTED = re.compile(r"non-fast-forward|fetch first|cannot lock ref|failed to update ref")
-_GIT_ATTEMPTS = 200
-_PLAIN_PATH = re.compile(r"(?!\.git(?:/|\Z))(?!(?:.*/)?\.\.?(?:/|\Z))[A-Za-z0-9._/-]+\Z")
+_SCP = re.compile(r"([^/\s:@+]+@[^/\s:]+):(?!//)(\S+)\Z")
 
 
-class Storage:
-    """The files of a hub; use it in a `with` block."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def get(self, path: str, limit: int) -> bytes | None:
-        """The content of a file; None when it does not exist or exceeds the limit."""
-        raise NotImplementedError
+class Storage(HubFiles):
+    """The files of a hub, for writing; use it in a `with` block."""
 
     def put(self, path: str, data: bytes) -> None:
         """Write a file; an older one is replaced."""
         raise NotImplementedError
 
+    def put_content(self, folder: str, data: bytes) -> str:
+        """Write a file that is named after its content; returns the digest."""
+        digest = digest_hex(data)
+        self.put(content_path(folder, digest), data)
+        return digest
+
     def create(self, path: str, data: bytes) -> bool:
-        """Write a file that must not exist; False when it does."""
+        """Write a file that must not exist; False when it does, or another writer was faster."""
         raise NotImplementedError
 
     def save(self) -> bool:
@@ -69,21 +68,13 @@ class Storage:
         pass
 
 
-def put_content(storage: Storage, folder: str, data: bytes) -> str:
-    """Write a file that is named after its content; returns the digest."""
-    digest = files.digest_hex(data)
-    storage.put(files.content_path(folder, digest), data)
-    return digest
-
-
 def open_storage(address: str, *, create: bool = False) -> Storage:
-    """Open the storage at an address.
-
-    Args:
-        address: A folder, `s3://bucket/path`, `gs://…`, `az://…`, `git+URL`, the path of a bare
-            repository `*.git`, or `https://…` to read.
-        create: Make the folder if it does not exist.
-    """
+    """Open a folder, which `create` makes, a bucket, a git repository, or an address to read."""
+    if found := _SCP.match(address):
+        raise InvalidInput(
+            say("`{value}` is not valid", value=address),
+            say("Write `{value}`", value=f"git+ssh://{found[1]}/{found[2]}"),
+        )
     if address.startswith("git+") or (address.endswith(".git") and os.path.isdir(address)):
         return _GitStorage(address.removeprefix("git+"))
     folder = os.path.abspath(os.path.expanduser(address))
@@ -91,7 +82,7 @@ def open_storage(address: str, *, create: bool = False) -> Storage:
         raise NotFound(say("There is no `{path}`", path=address), say("Check the path"))
     stores: Any = require("obstore.store", "hub")
     host = os.environ.get("AWS_ENDPOINT_URL", "") if address.startswith("s3:") else address
-    options = {"allow_http": True} if urlsplit(host).hostname in _LOOPBACK else {}
+    options = {"allow_http": True} if urlsplit(host).hostname in LOOPBACK_HOSTS else {}
     try:
         if address.startswith(_BUCKETS):
             return _ObjectStorage(address, stores.from_url(address, client_options=options))
@@ -130,7 +121,7 @@ class _ObjectStorage(Storage):
         except FileNotFoundError:
             return None
         except Exception as exc:  # obstore raises many kinds
-            raise _failed(self.address, exc) from exc
+            raise _failed(self.name, exc) from exc
         return data
 
     def put(self, path: str, data: bytes) -> None:
@@ -145,7 +136,7 @@ class _ObjectStorage(Storage):
         headers = None
         if self._is_bucket:
             kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-            seconds = 60 if path == files.STATE else 600
+            seconds = 60 if path == STATE else 600
             age = f"public, max-age={seconds}"
             if path.partition("/")[0] in _IMMUTABLE:
                 age = "public, max-age=31536000, immutable"
@@ -155,18 +146,18 @@ class _ObjectStorage(Storage):
         except AlreadyExistsError:
             return False
         except Exception as exc:
-            raise _failed(self.address, exc) from exc
+            raise _failed(self.name, exc) from exc
         return True
 
     def probe(self) -> None:
-        path = f"probe/{os.urandom(16).hex()}"
+        path = f"probe-{os.urandom(16).hex()}"
         first, second = self.create(path, b"1"), self.create(path, b"2")
         kept = self.get(path, 16)
         with suppress(Exception):  # a file that is left does no harm
             self._store.delete(path)
         if not first or second or kept != b"1":
             raise Refused(
-                say("`{path}` replaces files that must not be replaced", path=self.address),
+                say("`{path}` replaces files that must not be replaced", path=self.name),
                 say("Use a storage that honours `If-None-Match: *`"),
             )
 
@@ -188,36 +179,33 @@ class _GitStorage(Storage):
         self._temporary.cleanup()
 
     def get(self, path: str, limit: int) -> bytes | None:
-        full = self._path(path)
-        if path in self._pending:
-            data = self._pending[path]
-        elif os.path.islink(full) or not os.path.isfile(full):
-            return None
-        else:
-            with open(full, "rb") as stream:
-                data = stream.read(limit + 1)
+        data = self._pending.get(path)
+        if data is None:
+            try:
+                with open(os.path.join(self._folder, path), "rb") as stream:
+                    data = stream.read(limit + 1)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
         return data if len(data) <= limit else None
 
     def put(self, path: str, data: bytes) -> None:
         self._pending[path] = data
 
     def create(self, path: str, data: bytes) -> bool:
-        for _ in range(_GIT_ATTEMPTS):
-            if os.path.lexists(self._path(path)):
-                return False
-            if self._push({**self._pending, path: data}, path):
-                self._pending.clear()
-                return True
-        raise _failed(self.address, "git push")
+        if os.path.lexists(os.path.join(self._folder, path)):
+            return False
+        if made := self._push({**self._pending, path: data}, path):
+            self._pending.clear()
+        return made
 
     def save(self) -> bool:
         waiting, self._pending = self._pending, {}
-        return not waiting or self._push(waiting, files.STATE)
+        return not waiting or self._push(waiting, STATE)
 
     def _push(self, changed: dict[str, bytes], title: str) -> bool:
         """Commit and push files; False, and at the newest commit, when another push was first."""
         for path, data in changed.items():
-            write_atomic(self._path(path), data, durable=False)
+            write_atomic(os.path.join(self._folder, path), data, durable=False)
         names = "\0".join(changed).encode()
         self._git("add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul", send=names)
         self._git("commit", "--quiet", "--allow-empty", "-m", title)
@@ -230,11 +218,6 @@ class _GitStorage(Storage):
             self._git("reset", "--quiet", "--hard", "FETCH_HEAD")
             return False
         return True
-
-    def _path(self, path: str) -> str:
-        if not _PLAIN_PATH.match(path):
-            raise InvalidInput(say("`{value}` is not valid", value=path))
-        return os.path.join(self._folder, path)
 
     def _git(self, *words: str, send: bytes = b"") -> str:
         try:

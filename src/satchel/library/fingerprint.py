@@ -13,11 +13,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import RACY_NS
-from satchel.errors import SkillBroken
+from satchel.errors import Changed, SkillBroken
+from satchel.i18n import Message
 
 if TYPE_CHECKING:
     from satchel.security.report import ScanReport
     from satchel.skill.file_tree import TreeDigest
+    from satchel.skill.model import Skill
 
 Row = tuple[str, int, int, int, int, int]
 """Path, mtime, ctime, size, inode and mode."""
@@ -106,6 +108,13 @@ class VerifiedFolder(NamedTuple):
             path = os.path.relpath(real, self.real).replace(os.sep, "/")
             mark = self.tree.files.get(path, "")
         return mark.removesuffix(" x") == f"sha256:{digest}"
+
+
+def changed_error(skill: Skill) -> Changed:
+    """The error for a skill that changed while it was used."""
+    return Changed(
+        Message("The skill `{name}` changed meanwhile", name=skill.name), Message("Try again")
+    )
 
 
 _MAX_CACHE_BYTES = 32 << 20

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from satchel._fs import RACY_NS, open_beneath
 from satchel.errors import Blocked, Changed, LockBroken, NotFound, Refused, SatchelError
 from satchel.i18n import Message
-from satchel.library.fingerprint import VerdictCache, VerifiedFolder, is_settled, list_stamps
+from satchel.library.fingerprint import (
+    VerdictCache,
+    VerifiedFolder,
+    changed_error,
+    is_settled,
+    list_stamps,
+)
 from satchel.library.locations import local_folder
 from satchel.library.lockfile import pending_changes, read_lock
 from satchel.library.scanner import OWN_FOLDERS
@@ -235,7 +241,7 @@ class IntegrityChecker:
         tree = _VerifiedTree(verified)
         report = _scan(tree)
         if tree.differs:
-            raise _changing_error(skill)
+            raise changed_error(skill)
         digest = verified.tree.digest
         self._scans.remember(digest, report)
         rows = {} if found is None else found
@@ -636,13 +642,6 @@ def _blocked_error(skill: Skill, report: ScanReport) -> Blocked:
     )
 
 
-def _changing_error(skill: Skill) -> Changed:
-    return Changed(
-        Message("The skill `{name}` changed meanwhile", name=skill.name),
-        Message("Try again"),
-    )
-
-
 def _unreadable_error(skill: Skill, exc: OSError | SatchelError) -> SatchelError:
     if isinstance(exc, FileNotFoundError) and not os.path.exists(skill.path):
         return NotFound(
@@ -671,6 +670,6 @@ def _verifier(skill: Skill, verified: VerifiedFolder) -> Callable[[bytes], None]
 
     def verify(data: bytes) -> None:
         if not verified.has(path, sha256(data).hexdigest()):
-            raise _changing_error(skill)
+            raise changed_error(skill)
 
     return verify

@@ -32,13 +32,16 @@ def local_folder(skill: Skill) -> str:
         Refused: it is a served skill, of which only cached files are local.
     """
     if skill.origin.remote:
+        import shlex
+
+        source = shlex.quote(f"{skill.origin.label}/{skill.name}")
         raise Refused(
             Message(
                 "The skill `{name}` lies on a server ({origin}): there is no folder to work on",
                 name=skill.name,
                 origin=skill.origin.remote,
             ),
-            Message("Run `{command}`", command=f"satchel install {skill.reference}"),
+            Message("Run `{command}`", command=f"satchel install {source}"),
         )
     return skill.base_dir
 

@@ -165,28 +165,6 @@ def parse_lock(data: bytes, path: str = LOCK_FILE) -> Lock:
     return lock
 
 
-def recover_entries(path: str) -> Lock:
-    """The valid entries of a damaged lockfile, which may be truncated or have conflict markers."""
-    import json
-    import re
-
-    try:
-        text = read_plain(path, _MAX_LOCK_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return {}
-    sound: Lock = {}
-    decoder = json.JSONDecoder()
-    for found in re.finditer(r'"((?:[^"\\\n]|\\.)+)": \{', text):
-        try:
-            row, _ = decoder.raw_decode(text, found.end() - 1)
-            entry = _entry(json.loads(f'"{found[1]}"'), row)
-            if row.get("check") == _check(entry) and not entry_fault(entry):
-                sound[entry.id] = entry
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
-    return sound
-
-
 def render_lock(lock: Mapping[str, LockEntry]) -> bytes:
     """Write the canonical form of a lock.
 
@@ -319,5 +297,5 @@ def _is_safe_path(path: str) -> bool:
 def _broken(path: str, reason: str) -> LockBroken:
     return LockBroken(
         Message("`{path}` cannot be used: {reason}", path=path, reason=reason),
-        Message("Restore it from version control, or run `satchel verify --rebuild`"),
+        Message("Restore it from version control, or delete it and install the skills again"),
     )

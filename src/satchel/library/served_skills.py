@@ -15,7 +15,7 @@ from satchel._fs import open_beneath, write_atomic
 from satchel._unicode import TO_LATIN
 from satchel.errors import Changed, NotFound, SatchelError
 from satchel.i18n import Message
-from satchel.library.fingerprint import VerifiedFolder
+from satchel.library.fingerprint import VerifiedFolder, changed_error
 from satchel.library.supplier import SKILL_FILE
 from satchel.skill.file_tree import TreeDigest
 from satchel.skill.reader import header_from_fields, parse_document
@@ -94,7 +94,7 @@ class ServedSkills:
                 "Run `satchel list` to see what there is",
             )
         if known[1] is not skill.head and known[1] != skill.head:
-            raise _changed_error(skill)
+            raise changed_error(skill)
         return known[0]
 
     # --- checking -------------------------------------------------------------------------
@@ -215,16 +215,6 @@ def _header_of(served: ServedSkill) -> tuple[SkillHeader | None, tuple[Problem, 
 def _listed_digest(served: ServedSkill) -> TreeDigest:
     files = {path: f"sha256:{file.digest}" for path, file in served.files.items()}
     return TreeDigest(served.digest, files)
-
-
-def _changed_error(skill: Skill) -> Changed:
-    return Changed(
-        Message(
-            "The skill `{name}` changed meanwhile",
-            name=skill.name,
-        ),
-        Message("Try again"),
-    )
 
 
 def _if_listed(data: bytes | None, file: ServedFile) -> bytes | None:

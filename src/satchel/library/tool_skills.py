@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.errors import Blocked, Changed, SatchelError
-from satchel.i18n import Message
+from satchel.errors import Blocked, SatchelError
+from satchel.library.fingerprint import changed_error
 from satchel.library.scanner import parent_folders
 from satchel.skill.document import MANIFEST
 from satchel.skill.manifest_parser import check_entry
@@ -143,10 +143,7 @@ def _verify(
     try:
         verified = integrity.check(skill, clean=False)  # a tool call cleans
         if not verified.has(MANIFEST, source.digest):
-            raise Changed(
-                Message("The skill `{name}` changed meanwhile", name=skill.name),
-                Message("Try again"),
-            )
+            raise changed_error(skill)
     except SatchelError as exc:
         values = {"name": skill.reference, "reason": exc.message}
         problem = Problem("tool-not-offered", skill.path, values=values)

@@ -1,4 +1,4 @@
-"""Records of the catalogue and of the shortlist at a given budget.
+"""Records of the catalogue at a given budget.
 
 The cost depends on the budget, not on the number of skills: a slider calls this on every move.
 """
@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from satchel.errors import InvalidInput
-from satchel.i18n import render, say
+from satchel.i18n import say
 from satchel.presentation.skill_index import count_untrusted
 from satchel.presentation.skills import listing_words
 from satchel.settings import SETTINGS
@@ -28,7 +28,6 @@ MIN_SLIDER_CHARS = 500
 MAX_SLIDER_CHARS = 40_000
 MAX_BUDGET_CHARS = 10_000_000
 FORMS: tuple[str, ...] = next(one.choices for one in SETTINGS if one.name == "form") or ()
-MAX_REQUEST_CHARS = 4_000
 PARTS = ("full", "shortened", "named", "unlisted", "withheld")
 
 
@@ -84,17 +83,6 @@ class CatalogueShown(NamedTuple):
     """Untrusted skills, which are not counted."""
 
 
-class ShortlistShown(NamedTuple):
-    """The shortlist for one request."""
-
-    goal: str
-    text: str
-    names: tuple[ListedName, ...]
-    words: str
-    """Why the list is empty, or which skills did not fit."""
-    notes: tuple[str, ...]
-
-
 def read_amount(text: str) -> int | None:
     """Parse a budget; None when the text is empty.
 
@@ -125,7 +113,10 @@ def show_catalogue(
         InvalidInput: the budget or the form is invalid.
     """
     chosen = form or satchel.settings.form
-    _check_form(chosen)
+    if chosen not in FORMS:
+        raise InvalidInput(
+            say("`{name}` is not valid", name=printable(chosen[:40])), say("Choose another")
+        )
     scale = _scale(satchel.settings.budget, amount)
     # The cached snapshot: scanning the disk on every move would make the slider stick.
     look = satchel.library.snapshot()
@@ -148,14 +139,6 @@ def show_catalogue(
         tuple(printable(name) for name in account.unknown_pins),
         count_untrusted(satchel, look),
     )
-
-
-def _check_form(form: str) -> None:
-    if form not in FORMS:
-        raise InvalidInput(
-            say("`{name}` is not valid", name=printable(form[:40])),
-            say("Choose another"),
-        )
 
 
 def _scale(setting: int, amount: int | None) -> BudgetScale:
@@ -197,32 +180,3 @@ def _left_out(look: Snapshot, listed: frozenset[str]) -> Iterator[str]:
 def _named(name: str, look: Snapshot) -> ListedName:
     skill = look.get(name)
     return ListedName(printable(name), skill.ref if skill is not None else "")
-
-
-def show_shortlist(satchel: Satchel, goal: str, form: str = "") -> ShortlistShown:
-    """Return the block that would follow one request. Nothing is recorded.
-
-    Raises:
-        InvalidInput: the request is too long, or there is no such form.
-    """
-    if len(goal) > MAX_REQUEST_CHARS:
-        raise InvalidInput(
-            say(
-                "{field} has more than {most} characters",
-                field=say("Request"),
-                most=MAX_REQUEST_CHARS,
-            ),
-            say("Use fewer words"),
-        )
-    if form:
-        _check_form(form)
-    made = satchel.shortlist(goal, cast("Form | None", form or None), record=False)
-    look = satchel.library.snapshot()
-    notes = made.answer.notes if made.answer is not None else ()
-    return ShortlistShown(
-        printable(goal),
-        made.text,
-        tuple(_named(name, look) for name in made.listed),
-        printable(render(made.reason)) if made.reason else "",
-        tuple(printable(render(note)) for note in notes if note not in made.reason),
-    )

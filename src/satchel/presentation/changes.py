@@ -220,7 +220,7 @@ def show_plan(plan: ChangePlan, store: Store) -> PlanShown:
     shown = [plan.steps.index(step) for step in show_order(plan)]
     steps = (show_step(plan, at, MAX_FINDINGS_SHOWN) for at in shown)
     return PlanShown(
-        plan.op, _title(plan), f"{scope_words(plan.scope.name)}: {scope_place(store)}",
+        plan.op, _title(plan), scope_words(plan.scope.name) + say(": ") + scope_place(store),
         _confirm_label(plan, len(ticked)),
         tuple(step._replace(notes=tuple(one for one in step.notes if one not in common))
               for step in steps),

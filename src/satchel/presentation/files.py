@@ -94,15 +94,24 @@ def list_files(satchel: Satchel, ref: str) -> FileTreeShown:
     Raises:
         NotFound: there is no such skill.
     """
+    try:
+        return _as_tree(walk_files(satchel, ref))
+    except OSError as exc:
+        return FileTreeShown((), 0, "", 0, exc.strerror or str(exc))
+
+
+def walk_files(satchel: Satchel, ref: str) -> Iterable[tuple[str, int, int, str]]:
+    """Return path, size, mode and link target of each file of a skill.
+
+    Raises:
+        NotFound: there is no such skill.
+    """
     owner = _owner_of(satchel, ref)
     supply = satchel.library.supply_of(owner.skill) if owner.skill is not None else None
     if supply is not None and owner.skill is not None:
         served = supply.files_of(owner.skill).values()
-        return _as_tree((one.path, one.size, 0o100644, "") for one in served)
-    try:
-        return _as_tree(_walk(owner))
-    except OSError as exc:
-        return FileTreeShown((), 0, "", 0, exc.strerror or str(exc))
+        return [(one.path, one.size, 0o100644, "") for one in served]
+    return _walk(owner)
 
 
 def read_file(satchel: Satchel, ref: str, path: str) -> FileContent:

@@ -51,7 +51,7 @@ class StepQuestion(NamedTuple):
     fields: tuple[AnswerField, ...]
 
 
-_FRAME = re.compile(r'^</?[a-z-]+ (?:[^<>\n]* )?nonce="[0-9a-f]+">\n?', re.MULTILINE)
+TOOL_TAG = re.compile(r'</?[a-z-]+ (?:[^<>\n]* )?nonce="[0-9a-f]+">\n?')
 """A tag around a tool's output; only models need it."""
 
 
@@ -63,7 +63,7 @@ def title_of(step: Step) -> str:
 def question_of(step: Step, result: StepResult) -> StepQuestion:
     """Return the question of a waiting step, and the fields of its answer."""
     text = str(preview_of(result.output) or step.prompt)
-    return StepQuestion(step.id, title_of(step), _FRAME.sub("", text), fields_of(step.output))
+    return StepQuestion(step.id, title_of(step), TOOL_TAG.sub("", text), fields_of(step.output))
 
 
 def fields_of(schema: Mapping[str, Any]) -> tuple[AnswerField, ...]:

@@ -27,7 +27,7 @@ from satchel.goals.model import OVER, GoalReport, StepResult
 from satchel.goals.plan_checks import dependents_of, errors_in, needs_in, order
 from satchel.goals.plan_file import read_plan
 from satchel.i18n import Message, render, say
-from satchel.presentation.goal_forms import input_fields, question_of, title_of
+from satchel.presentation.goal_forms import TOOL_TAG, input_fields, question_of, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,8 +104,6 @@ class GoalRows(NamedTuple):
     kind: str
     before: str
     """Start of the next page; empty when there is none."""
-    last: str
-    """The last goal of this page, which may start at the same moment as the next."""
 
 
 class StepRow(NamedTuple):
@@ -284,22 +282,15 @@ def filter_labels() -> tuple[tuple[str, str], ...]:
 
 
 def rows_of(
-    found: Sequence[GoalSummary],
-    kind: str = "",
-    last: str = "",
-    waiting: Sequence[GoalSummary] = (),
+    found: Sequence[GoalSummary], kind: str = "", waiting: Sequence[GoalSummary] = ()
 ) -> GoalRows:
     """Return a page of the list.
 
     Args:
         found: Goals of the engine; more than a page if there is a next page.
         kind: The filter.
-        last: The last goal of the previous page; goals up to it are skipped.
         waiting: Goals that wait for an answer, which come first.
     """
-    ids = [one.id for one in found]
-    if last in ids:
-        found = found[ids.index(last) + 1 :]
     shown = found[:MAX_GOALS_PER_PAGE]
     began = [one.started for one in shown if one.started]
     more = len(found) > MAX_GOALS_PER_PAGE and bool(began)
@@ -308,7 +299,6 @@ def rows_of(
         filter_labels(),
         kind,
         repr(began[-1]) if more else "",
-        shown[-1].id if more else "",
     )
 
 
@@ -451,10 +441,14 @@ def _who_works(satchel: Satchel, report: GoalReport) -> str:
     """How to continue a goal that no process runs."""
     if report.engine == "local":
         return ""
+    return say("Waiting for a worker: `{command}`", command=worker_command(satchel, report))
+
+
+def worker_command(satchel: Satchel, report: GoalReport) -> str:
+    """Return the command that starts a worker for the unfinished steps of a goal."""
     left = unfinished_plan(report)
     yes = " --allow-tools" if first_unapproved(satchel, left.steps) is not None else ""
-    command = f"satchel goal worker --engine {report.engine}{yes}"
-    return say("Waiting for a worker: `{command}`", command=command)
+    return f"satchel goal worker --engine {report.engine}{yes}"
 
 
 MAX_OUTPUT_CHARS = 6_000
@@ -570,7 +564,7 @@ def _view(
         step.prompt[:MAX_OUTPUT_CHARS],
         _pretty(step.arguments)[:MAX_OUTPUT_CHARS] if step.arguments else "",
         output,
-        str(preview_of(result.output) or "") if result.state == "asking" else "",
+        TOOL_TAG.sub("", str(preview_of(result.output) or "")) if result.state == "asking" else "",
         retry_preview(satchel, report, shared=shared, from_step=step.id) if may_retry else None,
         f"satchel goal show {report.id} --step {step.id} --engine {report.engine}",
     )
@@ -600,11 +594,11 @@ async def _output(result: StepResult, artifacts: Artifacts, *, whole: bool) -> O
         size = int(output.get("size", 0))
         fits = size <= MAX_ARTIFACT_BYTES
         if not whole or not fits:
-            head = str(output.get("head", ""))[:MAX_OUTPUT_CHARS]
+            head = TOOL_TAG.sub("", str(output.get("head", "")))[:MAX_OUTPUT_CHARS]
             return OutputShown(head, False, size, cut=True, more=fits)  # noqa: FBT003
         output = await load(output, artifacts)
     is_json = not isinstance(output, str)
-    text = _pretty(output) if is_json else output
+    text = _pretty(output) if is_json else TOOL_TAG.sub("", output)
     most = MAX_WHOLE_OUTPUT_CHARS if whole else MAX_OUTPUT_CHARS
     cut = len(text) > most
     return OutputShown(text[:most], is_json, len(text), cut, more=cut and not whole)

@@ -1,14 +1,14 @@
 """The Health page: problems, scan verdicts and use of one library.
 
 A thread finds the problems and scans the skills, and keeps the result until it runs again; requests
-only read it. Use is counted on each request.
+only read it. Use is counted again when the trace changed.
 """
 
 from __future__ import annotations
 
-import threading
+import time
 from collections import Counter
-from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import SatchelError, SettingsError
@@ -31,9 +31,7 @@ from satchel.skill.problems import PROBLEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import date
 
-    from satchel.library.snapshot import Snapshot
     from satchel.presentation.jobs import JobState, ReportProgress
     from satchel.satchel import Satchel
     from satchel.security import ScanReport
@@ -210,8 +208,6 @@ def _group(satchel: Satchel, code: str, rows: list[Problem]) -> FindingGroup:
 
 
 # --- use ----------------------------------------------------------------------------------
-# The trace is read again only after it changed. The names of a catalogue are recorded once per
-# catalogue, so offers are counted by catalogue and multiplied at the end.
 
 PERIOD_DAYS = 30
 MAX_USED_SHOWN = 8
@@ -219,17 +215,8 @@ MAX_UNUSED_SHOWN = 20
 KINDS = ("selected", "loaded", "ran", "failed")
 """Trace event kinds that are counted."""
 
-
-class UsageTally(NamedTuple):
-    """Counts of one period."""
-
-    offers: int
-    by_skill: dict[str, Counter[str]]
-    """Kind -> skill -> count."""
-    offered: Counter[str]
-    """Skill -> number of catalogues that listed it."""
-    found: frozenset[str]
-    """Skills found by a model's search."""
+Uses = dict[str, Counter[str]]
+"""Kind -> skill -> count."""
 
 
 class UsedSkill(NamedTuple):
@@ -238,8 +225,7 @@ class UsedSkill(NamedTuple):
     name: str
     ref: str
     """Empty when it is no longer installed."""
-    offered: int
-    counts: tuple[int, ...]
+    counts: tuple[int, ...] = ()
     """In the order of `KINDS`."""
 
 
@@ -249,101 +235,43 @@ class UsageShown(NamedTuple):
     recording: bool
     top: list[UsedSkill]
     unused: list[UsedSkill]
-    """Offered, installed and never used; built-in ones last."""
+    """Offered and never used; built-in ones last."""
     more_unused: int
 
 
-class TraceCounter:
-    """Counts trace events and caches the result until the trace changes."""
-
-    def __init__(self, satchel: Satchel) -> None:
-        self._satchel = satchel
-        self._lock = threading.Lock()
-        self._seen: object = None
-        self._tally: UsageTally | None = None
-
-    def tally(self) -> UsageTally:
-        """Return the counts of the last `PERIOD_DAYS` days."""
-        today = datetime.now().astimezone().date()
-        with self._lock:
-            seen = (self._satchel.trace.mark(), today)
-            if self._tally is None or seen != self._seen:
-                self._tally = count_events(self._satchel.trace.history(), today)
-                self._seen = seen
-            return self._tally
-
-
-def count_events(rows: Iterable[dict[str, Any]], today: date) -> UsageTally:
-    """Count the rows of a trace, newest first.
-
-    Args:
-        rows: From `Trace.history`.
-        today: The last day of the period.
-    """
-    first = today - timedelta(days=PERIOD_DAYS - 1)
-    starts = datetime.combine(first, datetime.min.time()).timestamp()
-    by_digest: Counter[str] = Counter()
-    names: dict[str, list[str]] = {}
-    by_skill: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
-    found: set[str] = set()
+def count_events(rows: Iterable[dict[str, Any]], since: float) -> Uses:
+    """Count the rows of a trace that are not older than `since`, in seconds since the epoch."""
+    found: Uses = {kind: Counter() for kind in KINDS}
     for row in rows:
-        moment, kind = row.get("t"), row.get("kind")
-        if not isinstance(moment, int | float) or not 0 <= moment < 1e11:
+        moment, kind, skills = row.get("t"), row.get("kind"), row.get("skills")
+        if not isinstance(moment, int | float) or moment < since or kind not in found:
             continue
-        if kind == "offered":
-            digest = str(row.get("digest", ""))
-            if "full" in row and (moment >= starts or digest in by_digest):
-                # Older rows count too: the names of a catalogue are recorded only once.
-                names.setdefault(
-                    digest,
-                    [one for key in ("full", "shortened", "named") for one in _names(row.get(key))],
-                )
-            if moment >= starts:
-                by_digest[digest] += 1
-            continue
-        if moment < starts:
-            continue
-        skills = _names(row.get("skills"))
-        if kind == "searched":
-            found.update(skills)
-        if kind not in by_skill or (kind == "ran" and row.get("ended") != "well"):
-            continue
-        by_skill[kind].update(dict.fromkeys(skills, 1))
-    offered: Counter[str] = Counter()
-    for digest, times in by_digest.items():
-        for name in names.get(digest, ()):
-            offered[name] += times
-    return UsageTally(by_digest.total(), by_skill, offered, frozenset(found))
+        if isinstance(skills, list) and (kind != "ran" or row.get("ended") == "well"):
+            names = cast("list[object]", skills)
+            found[kind].update({one for one in names if isinstance(one, str)})
+    return found
 
 
-def _names(value: Any) -> list[str]:
-    if not isinstance(value, list):
-        return []
-    return [one for one in cast("list[Any]", value) if isinstance(one, str)]
-
-
-def usage_of(satchel: Satchel, tally: UsageTally) -> UsageShown:
-    """Return the most used skills, and those that were never used."""
+def usage_of(satchel: Satchel, uses: Uses) -> UsageShown:
+    """Return the most used skills; and if any was used, those that were not."""
     total: Counter[str] = Counter()
     for kind in KINDS:
-        total.update(tally.by_skill[kind])
+        total.update(uses[kind])
     snapshot = satchel.library.snapshot()
     top: list[UsedSkill] = []
     for name in sorted(total, key=lambda name: (-total[name], name))[:MAX_USED_SHOWN]:
         # A tool skill is offered by its tools and is not in the catalogue.
         skill = snapshot.get(name) or next(iter(satchel.library.named(name)), None)
-        counts = tuple(tally.by_skill[kind][name] for kind in KINDS)
-        top.append(
-            UsedSkill(name, skill.ref if skill is not None else "", tally.offered[name], counts)
-        )
-    unused = [
-        (skill.source == "builtin", UsedSkill(name, skill.ref, times, ()))
-        for name, times in tally.offered.items()
-        if name not in total and (skill := snapshot.get(name)) is not None
-    ]
-    unused.sort(key=lambda row: (row[0], -row[1].offered, row[1].name))
-    shown = [one for _, one in unused[:MAX_UNUSED_SHOWN]]
-    return UsageShown(satchel.trace.enabled, top, shown, len(unused) - len(shown))
+        counts = tuple(uses[kind][name] for kind in KINDS)
+        top.append(UsedSkill(name, skill.ref if skill is not None else "", counts))
+    if not total:
+        return UsageShown(satchel.trace.enabled, [], [], 0)
+    offered = snapshot.for_model  # built-in ones last; not walked to its end: it may be large
+    used = [skill for name in total if (skill := snapshot.get(name)) and skill.for_model]
+    unused = (UsedSkill(one.name, one.ref) for one in offered if one.name not in total)
+    shown = list(islice(unused, MAX_UNUSED_SHOWN))
+    more = len(offered) - len(used) - len(shown)
+    return UsageShown(satchel.trace.enabled, top, shown, more)
 
 
 # --- the page -----------------------------------------------------------------------------
@@ -360,31 +288,18 @@ class HealthLook(NamedTuple):
     use: UsageShown
 
 
-def _has_same_skills(before: Snapshot, after: Snapshot) -> bool:
-    """Whether two snapshots differ in states alone, which a scan changes."""
-    one, other = (
-        {
-            skill.path: (skill.head.mtime_ns, skill.head.size)
-            for skill in (*look.skills, *look.hidden)
-        }
-        for look in (before, after)
-    )
-    return one == other
-
-
 class Health:
     """The checks of one project; one object per server, so that all readers share the work."""
 
     def __init__(self, satchel: Satchel) -> None:
         self._satchel = satchel
-        self._counting = TraceCounter(satchel)
-        self._job = BackgroundJob(
-            lambda report: check(satchel, report), satchel.library.snapshot, _has_same_skills
-        )
+        self._job = BackgroundJob(lambda report: check(satchel, report), satchel.library.snapshot)
+        self._uses: tuple[object, Uses] | None = None
+        """Counts of the trace, and its mark at that time."""
 
     def start(self) -> None:
         """Start a run, unless one runs."""
-        self._refresh()
+        refresh_if_small(self._satchel)
         self._job.start()
         self._job.wait(START_WAIT_S)
 
@@ -394,16 +309,21 @@ class Health:
 
     def look(self) -> HealthLook:
         """Return the current state; the first look starts a run, and a quick run is repeated."""
-        self._refresh()
+        refresh_if_small(self._satchel)  # so that a save is seen at once
         job = self._job.refresh()
         result = self._job.result
         return HealthLook(
             None if result is None else result[language()],
             job,
             self._job.stale and not job.running,
-            usage_of(self._satchel, self._counting.tally()),
+            usage_of(self._satchel, self._count_uses()),
         )
 
-    def _refresh(self) -> None:
-        """Refresh a small library, so that a save is seen at once."""
-        refresh_if_small(self._satchel)
+    def _count_uses(self) -> Uses:
+        """The counts of the last `PERIOD_DAYS` days; counted again when the trace changes."""
+        trace = self._satchel.trace
+        mark = trace.mark()
+        if self._uses is None or self._uses[0] != mark:
+            since = time.time() - PERIOD_DAYS * 86_400
+            self._uses = mark, count_events(trace.history(), since)
+        return self._uses[1]

@@ -5,12 +5,11 @@ Results are data, not text: readers may use different languages.
 
 from __future__ import annotations
 
-import operator
 import sys
 import threading
 import time
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from satchel.errors import SatchelError
 from satchel.i18n import say
@@ -53,23 +52,18 @@ class BackgroundJob(Generic[T]):
     """One kind of work and its last result."""
 
     def __init__(
-        self,
-        work: Callable[[ReportProgress], T],
-        mark: Callable[[], Any],
-        same: Callable[[Any, Any], bool] = operator.is_,
+        self, work: Callable[[ReportProgress], T], mark: Callable[[], object] = object
     ) -> None:
         """Create the job without starting it.
 
         Args:
             work: Does the work and reports its progress.
             mark: Returns the input; another object means that the result may be outdated.
-            same: Whether two inputs give the same result.
         """
         self._work = work
         self._mark = mark
-        self._same = same
-        self._seen: Any = None
-        """The input of the last run."""
+        self._seen: object = None
+        """The input at the end of the last run, which may have changed it."""
         self._stopped = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -85,15 +79,7 @@ class BackgroundJob(Generic[T]):
     @property
     def stale(self) -> bool:
         """Whether the input changed since the last result."""
-        if not self._state.ran:
-            return False
-        now, seen = self._mark(), self._seen
-        if now is seen:
-            return False
-        if self._same(seen, now):
-            self._seen = now
-            return False
-        return True
+        return self._state.ran and self._mark() is not self._seen
 
     def start(self) -> bool:
         """Start a run; False when it runs already or was stopped."""
@@ -108,19 +94,13 @@ class BackgroundJob(Generic[T]):
         thread.start()
         return True
 
-    def refresh(self, *, begin: bool = True, moment: float = START_WAIT_S) -> JobState:
-        """Return the state after a short wait; a quick job is run again first.
-
-        Args:
-            begin: Start it if it never ran.
-            moment: Seconds to wait for its end.
-        """
+    def refresh(self) -> JobState:
+        """Return the state after a short wait; a new job is started, a quick one runs again."""
         last = self._state
-        tried = last.ran or last.trouble
         old = time.time() - last.when > QUICK_RUN_S or self.stale
-        due = begin if not tried else last.took < QUICK_RUN_S and old
+        due = not (last.ran or last.trouble) or (last.took < QUICK_RUN_S and old)
         if due and not last.running and self.start():
-            self.wait(moment)
+            self.wait(START_WAIT_S)
         return self._state
 
     def stop(self) -> None:
@@ -136,9 +116,8 @@ class BackgroundJob(Generic[T]):
         trouble = ""
         ran = False
         try:
-            seen = self._mark()
             self.result = self._work(self._report)
-            self._seen, ran = seen, True
+            self._seen, ran = self._mark(), True
         except JobStopped:
             pass  # the result is not needed
         except SatchelError as exc:

@@ -426,8 +426,8 @@ class LibraryLoader:
 
     def __init__(self, satchel: Satchel) -> None:
         self._satchel = satchel
-        self.reading = BackgroundJob(self._read, lambda: self)
-        self.indexing = BackgroundJob(self._index, lambda: self)
+        self.reading = BackgroundJob(self._read)
+        self.indexing = BackgroundJob(self._index)
 
     def is_loaded(self) -> bool:
         """Whether the library was read; waits a moment for it."""

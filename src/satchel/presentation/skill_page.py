@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.doctor import content_problem
 from satchel.errors import InvalidInput, SatchelError
@@ -52,91 +52,40 @@ if TYPE_CHECKING:
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
-    from satchel.store.agents import AgentVisibility, Links, SkillAgent
+    from satchel.store.agents import AgentVisibility, SkillAgent
 
 _WITHHELD_STATES = ("untrusted", "blocked")
 
 
 class AgentRow(NamedTuple):
-    """One detected agent and one skill."""
+    """One detected agent, and how it sees a skill."""
 
-    id: str
     name: str
     mood: str
     mark: str
     words: str
     place: str
     note: str
-    can: Literal["add", "remove", ""]
-    """What the button does; empty for none."""
+    command: str
+    """The command that links the skill; empty when it cannot be linked."""
 
 
-class AgentRows(NamedTuple):
-    """All detected agents and one skill."""
-
-    rows: tuple[AgentRow, ...]
-    user: bool
-    has_home: bool
-    offered: bool
-    """Only an offered skill can be linked."""
-
-
-def agents_of(satchel: Satchel, skill: Skill, *, user: bool = False) -> AgentRows:
-    """Return the detected agents, and how each sees a skill.
-
-    Args:
-        satchel: The project's skills.
-        skill: The skill.
-        user: Link for all projects of the user.
-    """
+def agents_of(satchel: Satchel, skill: Skill) -> tuple[AgentRow, ...]:
+    """Return the detected agents, and how each sees a skill."""
     from satchel.store.agents import all_agents, user_home, visibility_of
 
     project, home = satchel.settings.project, user_home()
-    user = user and bool(home)
-    links = _links(satchel, user=user)
-    rows = tuple(
-        _row(agent, visibility_of(agent, project, home, skill), links, skill)
+    return tuple(
+        _row(agent, visibility_of(agent, project, home, skill), skill)
         for agent in all_agents()
         if agent.is_here(project, home)
     )
-    return AgentRows(rows, user, bool(home), skill.state == "active")
 
 
-def switch(satchel: Satchel, skill: Skill, agent_id: str, *, user: bool, on: bool) -> str:
-    """Link a skill into an agent's folder, or remove the link; returns the result.
-
-    Args:
-        satchel: The project's skills.
-        skill: The skill.
-        agent_id: The agent.
-        user: For all projects of the user.
-        on: Link it; else remove the link.
-
-    Raises:
-        SatchelError: it failed, or there is another skill of this name.
-    """
-    from satchel.store.agents import agent_named
-
-    agent = agent_named(agent_id)
-    links = _links(satchel, user=user)
-    if on:
-        links.link(skill, agent)
-        return say("{agent}: linked", agent=agent.name)
-    folder = os.path.basename(links.target(skill, agent))
-    links.unlink(folder, agent, skill.base_dir)
-    return say("{agent}: link removed", agent=agent.name)
-
-
-def _links(satchel: Satchel, *, user: bool) -> Links:
-    from satchel.store.agents import Links
-
-    return Links(satchel.settings, user=user, check=satchel.library.integrity.check)
-
-
-def _row(agent: SkillAgent, sight: AgentVisibility, links: Links, skill: Skill) -> AgentRow:
+def _row(agent: SkillAgent, sight: AgentVisibility, skill: Skill) -> AgentRow:
     has = sight.kind in ("itself", "link")
     mood, mark = ("good", "●") if has else ("plain", "○")
-    note = ""
+    note = command = ""
     words = {
         "itself": say("reads this folder"),
         "link": say("linked"),
@@ -148,13 +97,10 @@ def _row(agent: SkillAgent, sight: AgentVisibility, links: Links, skill: Skill) 
         note = say("Reads it although it is not offered here")
     if sight.kind == "other" or unsafe:
         mood, mark = "warn", "▲"
-    can: Literal["add", "remove", ""] = ""
-    if sight.kind == "link" and sight.path == links.target(skill, agent):
-        can = "remove"
-    elif not has and skill.state == "active" and not skill.origin.remote:
-        can = "add"
-    place = printable(sight.place) or (f"~/{agent.user[0]}" if links.user else agent.project[0])
-    return AgentRow(agent.id, agent.name, mood, mark, words, place, note, can)
+    if not sight.kind and skill.state == "active" and not skill.origin.remote:
+        command = f"satchel link {printable(skill.reference)} --agent {agent.id}"
+    place = printable(sight.place) or agent.project[0]
+    return AgentRow(agent.name, mood, mark, words, place, note, command)
 
 
 MAX_REQUEST_CHARS = 4_000
@@ -192,24 +138,6 @@ class PageProblem(NamedTuple):
     fix: tuple[SentencePart, ...]
 
 
-class ToolShown(NamedTuple):
-    """A tool that a skill provides."""
-
-    name: str
-    description: str
-    parameters: tuple[tuple[str, str, bool, str], ...]
-    """Name, type, whether it is required, description."""
-
-
-class ToolSkillShown(NamedTuple):
-    """The tools and the program of a tool skill."""
-
-    tools: tuple[ToolShown, ...]
-    entry: str
-    runtime: str
-    wants: tuple[str, ...]
-
-
 class SkillPage(NamedTuple):
     """One skill's page, or that of a broken file."""
 
@@ -226,7 +154,7 @@ class SkillPage(NamedTuple):
     facts: tuple[PageFact, ...]
     problems: tuple[PageProblem, ...]
     more_problems: int
-    tools: ToolSkillShown | None
+    tools: ToolSkill | None
     files: FileTreeShown
     own: str
     """The path of its own file; empty when it cannot be part of a URL."""
@@ -248,7 +176,7 @@ def page_of(satchel: Satchel, skill: Skill) -> SkillPage:
         row, state_words(row.state), printable(" ".join(skill.description.split())), scope, locked,
         modified, tuple(facts), tuple(problems[:_MAX_PROBLEMS_SHOWN]),
         max(0, len(problems) - _MAX_PROBLEMS_SHOWN),
-        _tool_skill(source) if source is not None else None, list_files(satchel, skill.ref),
+        source, list_files(satchel, skill.ref),
         skill.head.file if encodable(skill.head.file) == skill.head.file else "",
         show_trust(satchel, skill, row.state),
     )  # fmt: skip
@@ -337,31 +265,6 @@ def _problems(
 def _problem(one: Problem) -> PageProblem:
     tone, words, fix = _SEVERITIES[one.severity], pieces(one.message), pieces(one.fix)
     return PageProblem(one.code, say(one.severity), tone, one.line, words, fix)
-
-
-def _tool_skill(source: ToolSkill) -> ToolSkillShown:
-    manifest = source.manifest
-    return ToolSkillShown(
-        tuple(
-            ToolShown(
-                tool.name,
-                printable(" ".join(tool.description.split())),
-                tuple(
-                    (
-                        printable(one.name),
-                        one.type,
-                        one.required,
-                        printable(" ".join(one.description.split())),
-                    )
-                    for one in tool.parameters
-                ),
-            )
-            for tool in manifest.tools
-        ),
-        printable(manifest.entry),
-        manifest.runtime,
-        tuple(printable(one) for one in source.wants),
-    )
 
 
 # --- for one request ----------------------------------------------------------------------

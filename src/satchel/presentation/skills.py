@@ -378,7 +378,9 @@ def _state_words(state: str, _reader: str) -> tuple[str, str, str]:
         "unlisted": (say("search only"), say("It does not fit the budget; searches find it"), ""),
         "withheld": (say("user only"), say("`disable-model-invocation` is set"), "info"),
         "tools": (active, say("Models can call its tools"), "good"),
-        "untrusted": (say("untrusted"), say("Its folder is not trusted"), "warn"),
+        "untrusted": (
+            say("untrusted"), say("Models do not see it: its folder is not trusted"), "warn",
+        ),
         "unpinned": (say("not locked"), say("The lockfile does not contain this content"), "warn"),
         "blocked": (say("blocked"), say("The security scan blocks it"), "bad"),
         "broken": (say("broken"), say("It is not a valid skill"), "bad"),

@@ -407,6 +407,20 @@ class BuildToolFailed(Exception):
         """Its whole stdout."""
 
 
+def cannot_build(skill: str, words: str) -> BuildFailed:
+    """The failure of a skill whose build tool failed with these words."""
+    message = say("`{skill}` cannot be built", skill=skill)
+    return BuildFailed(f"{message}\n{words}", say("Correct it"))
+
+
+def unpublished(file: str, found: Iterable[str]) -> BuildFailed:
+    """The failure of a file that names something else than packages of an index."""
+    message = say("`{file}` may only name published packages", file=file)
+    return BuildFailed(
+        "\n".join((message, *found)), say("Addresses, paths and options are refused")
+    )
+
+
 def is_complete(path: str) -> bool:
     """Whether an entry was finished and still has everything it was finished with."""
     try:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 from satchel.errors import BuildFailed, MissingRuntime
 from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import BuildToolFailed, digest, digest_files, list_files, read_inside
+from satchel.runners.build import (
+    BuildToolFailed,
+    cannot_build,
+    digest,
+    digest_files,
+    list_files,
+    read_inside,
+    unpublished,
+)
 
 if TYPE_CHECKING:
     from satchel.runners.build import BuildCache, Progress
@@ -135,12 +143,7 @@ def _build(
         package = "./" + os.path.dirname(entry)
         run([go, "build", *options, "-o", os.path.join(staging, BINARY), package])
     except BuildToolFailed as exc:
-        raise BuildFailed(
-            say("`{skill}` cannot be built", skill=skill) + f"\ngo: {exc.words}",
-            say(
-                "Correct it",
-            ),
-        ) from exc
+        raise cannot_build(skill, f"go: {exc.words}") from exc
     shutil.rmtree(sources, ignore_errors=True)
     return (BINARY,)
 
@@ -160,9 +163,4 @@ def _check_replacements(go_mod: str, sources: str) -> None:
             continue  # another module, by name
         inside = os.path.normpath(os.path.join(sources, path))
         if os.path.isabs(path) or not inside.startswith(sources + os.sep):
-            raise BuildFailed(
-                say("`{file}` may only name published packages", file="go.mod") + f"\n`{path}`",
-                say(
-                    "Correct it",
-                ),
-            )
+            raise unpublished("go.mod", [f"`{path}`"])

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from satchel.errors import BuildFailed, MissingRuntime
 from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import BuildToolFailed, digest, read_inside
+from satchel.runners.build import (
+    BuildToolFailed,
+    cannot_build,
+    digest,
+    read_inside,
+    unpublished,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,12 +216,7 @@ def npm_install(
                 read_lock(staging)
             run([node.path, node.npm, "ci", *_OPTIONS, "--cache", builds.cache("npm")])
         except BuildToolFailed as exc:
-            raise BuildFailed(
-                say("`{skill}` cannot be built", skill=name) + f"\nnpm: {exc.words}",
-                say(
-                    "Correct it",
-                ),
-            ) from exc
+            raise cannot_build(name, f"npm: {exc.words}") from exc
         os.makedirs(os.path.join(staging, "node_modules"), exist_ok=True)
         return ("node_modules",)
 
@@ -239,12 +240,7 @@ def read_package(folder: str) -> dict[str, Any]:
     if given.get("workspaces"):
         wrong.append("workspaces")
     if wrong:
-        raise BuildFailed(
-            say("`{file}` may only name published packages", file=PACKAGE)
-            + "\n"
-            + "\n".join(wrong),
-            say("Addresses, paths and options are refused"),
-        )
+        raise unpublished(PACKAGE, wrong)
     if not kept.get("dependencies") and not kept.get("optionalDependencies"):
         return {}
     return {"private": True, **kept}
@@ -302,12 +298,7 @@ def read_lock(folder: str) -> dict[str, Any] | None:
         wrong += [f"`{path[:80]}`: {one}" for one in _elsewhere(facts)]
         kept[path] = {name: value for name, value in facts.items() if name != "resolved"}
     if wrong:
-        raise BuildFailed(
-            say("`{file}` may only name published packages", file=LOCK)
-            + "\n"
-            + "\n".join(wrong[:12]),
-            say("Addresses, paths and options are refused"),
-        )
+        raise unpublished(LOCK, wrong[:12])
     if isinstance(root := kept.get(""), dict):
         kept[""] = {
             name: value

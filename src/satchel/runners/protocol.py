@@ -15,7 +15,7 @@ other however long the lines are. What a program may do, and the result:
 - It ends without a line: by its exit, `memory`, `processes`, `cannot-start`, `crashed`,
   `exit-code`, `closed-input` (it did not read the whole request), `no-reply`.
 - It closes its output and runs on: no reply can come, so it is killed at once (`no-reply`).
-- It writes to stderr without end: all is read, the first and the last part are kept.
+- It writes to stderr without end: all is read, the last part is kept.
 
 `reply` parses the line. Nothing here raises for what a program does.
 """
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel.i18n import Message
 from satchel.runners.base import RunResult
-from satchel.runners.reply import first_line_fault, is_complete, quote, read_reply
+from satchel.runners.reply import is_complete, quote, read_reply, two_lines_fault
 
 if TYPE_CHECKING:
     from satchel.runners.base import Cancel, Exit, Fault, ProgramLimits, Tier
@@ -44,7 +44,6 @@ core, where the deadline passes by as much."""
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 16
 """Capacity of a pipe."""
-_TAIL_SLACK_BYTES = 1 << 16
 
 
 class ExchangeResult(NamedTuple):
@@ -114,7 +113,9 @@ class _LineExchange:
         """Bytes of the first line, once it is complete."""
         self.cut_off = False
         """Whether its input was closed before the request was written."""
-        self.errors = _Tail(limits.stderr)
+        self.errors = bytearray()
+        """The end of stderr."""
+        self.dropped = 0
         self.cancel = cancel.fileno() if cancel is not None else -1
         self.poll = select.poll()
         self.open: set[int] = set()
@@ -144,9 +145,7 @@ class _LineExchange:
             self._drain()
             if self._extra_output():
                 return self._fail(*self._extra_output_fault())
-        return ExchangeResult(
-            bytes(self.answer[: self.length]), None, "", self.errors.text(), exit_
-        )
+        return ExchangeResult(bytes(self.answer[: self.length]), None, "", self._said(), exit_)
 
     def exchange_kept(self) -> ExchangeResult:
         """Exchange with a process that gets further lines."""
@@ -171,7 +170,7 @@ class _LineExchange:
         if len(self.answer) > self.length + 1:
             return self._fail(*self._extra_output_fault())
         self._read(self.process.stderr)
-        return ExchangeResult(bytes(self.answer[: self.length]), stderr=self.errors.text())
+        return ExchangeResult(bytes(self.answer[: self.length]), stderr=self._said())
 
     # --- parts -------------------------------------------------------------------------------
 
@@ -244,7 +243,10 @@ class _LineExchange:
             self.open.discard(descriptor)
             return False
         if descriptor == self.process.stderr:
-            self.errors.add(data)
+            self.errors += data
+            over = max(len(self.errors) - self.limits.stderr, 0)
+            self.dropped += over
+            del self.errors[:over]
         else:
             self._add(data)
         return True
@@ -287,30 +289,14 @@ class _LineExchange:
                 else:
                     self._write()
 
-    def _extra_output(self) -> str:
-        """What was written after the line, unless it is white space."""
-        rest = bytes(self.answer[self.length + 1 :])
-        if self.length < 0 or not rest.strip():
-            return ""
-        return Message(
-            "it wrote something that is not its reply: {quote}; send it to stderr",
-            quote=quote(rest.strip()),
-        )
+    def _extra_output(self) -> bytes:
+        """What was written after the line, without white space around it."""
+        return bytes(self.answer[self.length + 1 :]).strip() if self.length >= 0 else b""
 
     # --- faults ------------------------------------------------------------------------------
 
     def _extra_output_fault(self) -> tuple[Fault, str]:
-        """The fault of more than one line: that of the first line, if it is no reply."""
-        wrong = (
-            first_line_fault(bytes(self.answer[: self.length])) if self._extra_output() else None
-        )
-        return wrong or (
-            "two-replies",
-            self._extra_output()
-            or Message(
-                "it wrote something that is not its reply: {quote}; send it to stderr", quote="``"
-            ),
-        )
+        return two_lines_fault(bytes(self.answer[: self.length]), self._extra_output())
 
     def _without_line(self) -> ExchangeResult:
         exit_ = self.process.wait(max(0.0, self._grace_deadline() - time.monotonic()))
@@ -320,11 +306,16 @@ class _LineExchange:
             if exit_ is not None and exit_.reason != "killed":
                 ended = exit_  # it had ended before, but was reported late
         self._drain()
-        said = self.errors.text()
+        said = self._said()
         if not self.keep and self.length < 0 and is_complete(bytes(self.answer)):
             return ExchangeResult(bytes(self.answer), None, "", said, exit_)
         fault, detail = self._fault_of_exit(ended)
         return ExchangeResult(b"", fault, detail, said, exit_, self._wrote())
+
+    def _said(self) -> str:
+        """The end of stderr, with a note when bytes before it were dropped."""
+        note = f"… [{self.dropped:,} bytes were dropped] …\n" if self.dropped else ""
+        return note + self.errors.decode("utf-8", "replace")
 
     def _wrote(self) -> bytes:
         return bytes(self.answer[: self.limits.raw * 4])
@@ -386,47 +377,12 @@ class _LineExchange:
     def _fail(self, fault: Fault, detail: str) -> ExchangeResult:
         exit_ = self._end()
         self._drain()
-        return ExchangeResult(b"", fault, detail, self.errors.text(), exit_, self._wrote())
+        return ExchangeResult(b"", fault, detail, self._said(), exit_, self._wrote())
 
     def _end(self) -> Exit | None:
         self.process.kill()
         self._close_input()
         return self.process.wait(KILL_TIMEOUT_S)
-
-
-class _Tail:
-    """The first quarter and the last three quarters of `limit` bytes of standard error."""
-
-    def __init__(self, limit: int) -> None:
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._first = limit // 4
-        self._last = limit - self._first
-        self._dropped = 0
-
-    def add(self, data: bytes) -> None:
-        """Add the next bytes."""
-        room = self._first - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        if len(self._tail) > 2 * self._last + _TAIL_SLACK_BYTES:
-            self._cut()
-
-    def text(self) -> str:
-        """The kept text, with a note where bytes were dropped."""
-        self._cut()
-        if not self._dropped:
-            return (self._head + self._tail).decode("utf-8", "replace")
-        head, tail = (part.decode("utf-8", "replace") for part in (self._head, self._tail))
-        return f"{head}\n… [{self._dropped:,} bytes were dropped] …\n{tail}"
-
-    def _cut(self) -> None:
-        over = len(self._tail) - self._last
-        if over > 0:
-            self._dropped += over
-            del self._tail[:over]
 
 
 def to_result(

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 from satchel.errors import BuildFailed, MissingRuntime
 from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import HOME, BuildToolFailed, digest, read_inside
+from satchel.runners.build import (
+    HOME,
+    BuildToolFailed,
+    cannot_build,
+    digest,
+    read_inside,
+    unpublished,
+)
 from satchel.runners.sandbox import find_interpreter
 
 if TYPE_CHECKING:
@@ -64,17 +71,8 @@ def read_requirements(folder: str) -> str:
         ) from exc
     kept, wrong = split_requirements(text)
     if wrong:
-        raise _unpublished([f"{line}: `{words}`" for line, words in wrong])
+        raise unpublished(REQUIREMENTS, [f"{line}: `{words}`" for line, words in wrong])
     return "\n".join(kept)
-
-
-def _unpublished(found: list[str]) -> BuildFailed:
-    return BuildFailed(
-        say("`{file}` may only name published packages", file=REQUIREMENTS)
-        + "\n"
-        + "\n".join(found),
-        say("Addresses, paths and options are refused"),
-    )
 
 
 def split_requirements(text: str) -> tuple[list[str], list[tuple[int, str]]]:
@@ -227,12 +225,7 @@ def _install(
             say("`{name}` is not installed", name="uv"),
             say("Run `{command}`", command="pip install uv"),
         )
-    raise BuildFailed(
-        say("`{skill}` cannot be built", skill=skill) + f"\n{failure}",
-        say(
-            "Correct it",
-        ),
-    )
+    raise cannot_build(skill, failure)
 
 
 def _installers(builds: BuildCache, staging: str) -> Iterator[tuple[str, list[str], str]]:
@@ -287,7 +280,7 @@ def _check(resolved: str) -> str:
     """
     kept, wrong = split_requirements(resolved)
     if wrong:
-        raise _unpublished([f"`{words}`" for _, words in wrong])
+        raise unpublished(REQUIREMENTS, [f"`{words}`" for _, words in wrong])
     return "\n".join(kept)
 
 

@@ -120,17 +120,16 @@ def is_complete(data: bytes) -> bool:
     return True
 
 
-def first_line_fault(line: bytes) -> tuple[Fault, str] | None:
-    """The fault of a first line, when more follows; None for a reply."""
+def two_lines_fault(line: bytes, rest: bytes) -> tuple[Fault, str]:
+    """The fault of more than one line: that of the first, if it is no reply."""
     try:
         _parse(line)
     except _Wrong as wrong:
-        if wrong.fault == "wrong-fields":
-            return None  # an object, if a wrong one: it was meant as a reply
         if wrong.fault == "not-an-object":
             return "not-json", _stray(line)
-        return wrong.fault, wrong.detail
-    return None
+        if wrong.fault != "wrong-fields":  # such an object was meant as a reply
+            return wrong.fault, wrong.detail
+    return "two-replies", _stray(rest)
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from satchel.security import shell_rules
 from satchel.security.regions import Region
@@ -278,13 +278,6 @@ _MAX_MENTIONS = 20
 """Mentions of one program in one page."""
 
 
-class PendingPage(NamedTuple):
-    """A page of the skill, kept until its programs are scanned."""
-
-    path: str
-    regions: Sequence[Region]
-
-
 def find_orders(path: str, region: Region) -> Iterator[Finding]:
     """Harmful side tasks with a command in the page itself."""
     if region.kind in {"prose", "hidden", "front"}:
@@ -314,7 +307,7 @@ def _inline(path: str, region: Region) -> Iterator[Finding]:
             if (rule := issue_of(issue)) in _HARMFUL_RULES
             or (rule in _DISGUISED_RULES and _COVER.search(around))
         ]
-        if rules and _is_side_task(around):
+        if rules and _SIDE_TASK.search(around):
             line = region.line + text.count("\n", 0, found.start())
             finding = Finding("side-task-harms", path, line, f"{rules[0]}: {command}"[:160])
             yield (
@@ -331,7 +324,7 @@ def order_in_fence(finding: Finding, region: Region) -> Finding | None:
     bad = rule in _HARMFUL_RULES or (
         rule in _DISGUISED_RULES and (_COVER.search(why) or _BARE.search(finding.evidence))
     )
-    if not bad or not _is_side_task(why):
+    if not bad or not _SIDE_TASK.search(why):
         return None
     return finding._replace(rule="side-task-harms", evidence=f"{rule}: {finding.evidence}"[:160])
 
@@ -343,19 +336,15 @@ def issue_of(finding: Finding) -> str:
     return finding.rule
 
 
-def _is_side_task(*texts: str) -> bool:
-    return any(_SIDE_TASK.search(text) for text in texts)
-
-
 def find_linked_orders(
-    pages: Sequence[PendingPage],
+    pages: Sequence[tuple[str, Sequence[Region]]],
     issues: Mapping[str, Sequence[str]],
     calls: Mapping[str, Sequence[str]],
 ) -> Iterator[Finding]:
     """Side tasks that start a harmful program.
 
     Args:
-        pages: The pages of the skill.
+        pages: Path and parts of each page of the skill.
         issues: Path of a program -> ids of the rules that it breaks.
         calls: Path of a program -> paths of the programs that it names.
     """
@@ -365,14 +354,14 @@ def find_linked_orders(
         if not alone and not covered:
             continue
         name = program.rpartition("/")[2]
-        for page in pages:
-            for region, at in _places(page.regions, name):
+        for path, regions in pages:
+            for region, at in _places(regions, name):
                 around = _around(region, at)
-                if _is_side_task(around) and (alone or _COVER.search(around)):
+                if _SIDE_TASK.search(around) and (alone or _COVER.search(around)):
                     shown = f"{(alone or covered)[0]}: {program}"[:160]
                     line = region.line + region.text.count("\n", 0, at)
-                    finding = Finding("side-task-harms", page.path, line, shown)
-                    soft = is_example(region, page.path, at, at + len(name))
+                    finding = Finding("side-task-harms", path, line, shown)
+                    soft = is_example(region, path, at, at + len(name))
                     yield downgrade(finding) if soft else finding
                     break
 

@@ -11,7 +11,7 @@ import os
 import re
 from base64 import b64encode
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from satchel.i18n import Message
 from satchel.security.report import Finding
@@ -156,19 +156,11 @@ _BYTECODE = frozenset((".pyc", ".pyo"))
 _ENTRY = b"PK\x01\x02"
 
 
-class Binary(NamedTuple):
-    """The findings about a file that is not text."""
-
-    findings: tuple[Finding, ...] = ()
-    unscanned: str = ""
-    """The reason why its content was not scanned; empty when it was, or need not be."""
-
-
-def inspect_binary(path: str, data: bytes) -> Binary | None:
-    """Findings by the signature of a file; None when it may be text."""
+def inspect_binary(path: str, data: bytes) -> tuple[list[Finding], str] | None:
+    """Findings by the signature of a file, and why it was not scanned; None for text."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix in _BYTECODE:
-        return Binary((Finding("bytecode", path),), Message("it is not text"))
+        return [Finding("bytecode", path)], Message("it is not text")
     kind = _kind(data)
     if kind == "":
         if suffix == ".tar" or data[257:262] == b"ustar":
@@ -179,8 +171,7 @@ def inspect_binary(path: str, data: bytes) -> Binary | None:
         kind = ""
         if b"\0" not in data[:8192]:
             return None
-    found = tuple(_binary_findings(path, suffix, kind, data))
-    return Binary(found, _unscanned_reason(suffix, kind))
+    return [*_binary_findings(path, suffix, kind, data)], _unscanned_reason(suffix, kind)
 
 
 def _kind(data: bytes) -> str:

@@ -320,8 +320,8 @@ def read_python(path: str, region: Region, budget: TimeBudget) -> Module | None:
         reader.read(tree, budget)
     if may_harm:
         reader.found.quiet = False
-        for hit in python_rules.find_python_issues(tree, reader.names, region.text):
-            reader.found.report_line(hit.line, hit.rule, hit.shown)
+        for rule, line, shown in python_rules.PythonIssues(tree, reader.names, region.text).all():
+            reader.found.report_line(line, rule, shown)
     return Module(
         tuple(dict.fromkeys(reader.found.findings)),
         tuple(reader.found.commands),

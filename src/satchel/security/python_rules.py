@@ -192,13 +192,8 @@ _MAX_LOOPS = 300
 """Also of functions."""
 
 
-class RuleHit(NamedTuple):
-    """A match of a rule."""
-
-    rule: str
-    line: int
-    """1-based."""
-    shown: str
+RuleHit = tuple[str, int, str]
+"""A rule, the line from 1, and the evidence."""
 
 
 class _Body(NamedTuple):
@@ -218,12 +213,9 @@ def prefilter(text: str) -> bool:
     return bool(_ENDLESS.search(text) and _REPEATS.search(text))
 
 
-def find_python_issues(tree: ast.Module, names: ImportedNames, text: str) -> list[RuleHit]:
-    """The issues of a module."""
-    return [*_Module(tree, names, text).all()]
+class PythonIssues:
+    """Finds the issues of a module."""
 
-
-class _Module:
     def __init__(self, tree: ast.Module, names: ImportedNames, text: str) -> None:
         self.tree = tree
         self.names = names
@@ -232,9 +224,9 @@ class _Module:
         self.bodies: dict[str, _Body] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.loops: list[ast.For | ast.While | ast.AsyncFor] = []
-        self.packs: list[tuple[ast.Call, str]] = []
 
     def all(self) -> Iterator[RuleHit]:
+        """The issues, in the order of the loops."""
         calls: list[ast.Call] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.For | ast.While | ast.AsyncFor):
@@ -312,18 +304,18 @@ class _Module:
         shown = f"{where or '…'}: {', '.join(sorted(lasts & _SHOWN))}"
         if lasts & _ENCRYPTS and (removes or lasts & {"rename", "replace"} or "wb" in body.words):
             if not any("decrypt" in one for one in self.functions):
-                yield RuleHit("encrypts-user-files", loop.lineno, shown)
+                yield "encrypts-user-files", loop.lineno, shown
             return
         if removes and not tidies:
             if is_home(where):
-                yield RuleHit("deletes-user-files", loop.lineno, shown)
+                yield "deletes-user-files", loop.lineno, shown
             elif is_work(where):
-                yield RuleHit("deletes-work-files", loop.lineno, shown)
+                yield "deletes-work-files", loop.lineno, shown
         if self.away and (body.calls & SENDERS or lasts & _UPLOADS):
             if is_home(where):
-                yield RuleHit("sends-user-folder", loop.lineno, shown)
+                yield "sends-user-folder", loop.lineno, shown
             elif is_work(where):
-                yield RuleHit("sends-work-folder", loop.lineno, shown)
+                yield "sends-work-folder", loop.lineno, shown
 
     def _walks(self, node: ast.expr) -> bool:
         for part in ast.walk(node):
@@ -382,14 +374,13 @@ class _Module:
         if body.leaves or lasts & _PAUSES:
             return
         if "os.fork" in body.calls or "multiprocessing.Process" in body.calls:
-            yield RuleHit("exhausts-machine", loop.lineno, "processes without end")
+            yield "exhausts-machine", loop.lineno, "processes without end"
         elif self._grows(loop):
-            yield RuleHit("exhausts-machine", loop.lineno, "memory without end")
+            yield "exhausts-machine", loop.lineno, "memory without end"
         elif body.calls & _ASKS and self.away:
             side = lasts & {"Thread", "submit", "create_task", "gather"}
-            yield RuleHit(
-                "floods-host" if side else "many-requests", loop.lineno, min(body.calls & _ASKS)
-            )
+            rule = "floods-host" if side else "many-requests"
+            yield rule, loop.lineno, min(body.calls & _ASKS)
 
     def _grows(self, loop: ast.While) -> bool:
         for node in ast.walk(loop):
@@ -419,7 +410,7 @@ class _Module:
         side = lasts & {"Thread", "submit", "create_task"}
         if body.leaves or lasts & _PAUSES or number < (100 if side else 1000):
             return
-        yield RuleHit("floods-host" if side else "many-requests", loop.lineno, f"{number} rounds")
+        yield "floods-host" if side else "many-requests", loop.lineno, f"{number} rounds"
 
     # --- archives -------------------------------------------------------------------------
 
@@ -441,6 +432,6 @@ class _Module:
                 continue
             where = self.path(given[0]) if given else "."
             if is_home(where):
-                yield RuleHit("sends-user-folder", call.lineno, f"{last}: {where}")
+                yield "sends-user-folder", call.lineno, f"{last}: {where}"
             elif is_work(where):
-                yield RuleHit("sends-work-folder", call.lineno, f"{last}: {where}")
+                yield "sends-work-folder", call.lineno, f"{last}: {where}"

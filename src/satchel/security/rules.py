@@ -129,12 +129,33 @@ def compiled_pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.MULTILINE)
 
 
+@cache
+def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
+    """Words in a pattern, outside of brackets: every match contains one of each tuple."""
+    words: list[tuple[str, ...]] = []
+    depth = 0
+    for part in _PARTS.findall(pattern):
+        if depth == 0 and part == "|":
+            return ()
+        depth += (part == "(") - (part == ")")
+        if depth == 0 and part[0] != "[" and part[-1] not in "?*{":
+            branches = part.removeprefix("(?:").rstrip(")").split("|")
+            words.append(tuple(max(_OPTIONAL.split(one), key=len) for one in branches))
+    return tuple(group for group in words if min(map(len, group)) > 2)
+
+
 def _lowered(found: re.Match[str]) -> str:
     r"""A letter in lower case; an escape such as `\S` is unchanged."""
     return found.group() if found.group().startswith("\\") else found.group().lower()
 
 
 _ESCAPE = re.compile(r"\\.|[A-Z]")
+_PARTS = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?:[\w '?|-]+\)[?*{]?"
+    r"|[a-z ]+(?=[a-z ][?*{])|[a-z ]+|."
+)
+"""Escapes, classes, groups of plain alternatives, words without an optional last letter."""
+_OPTIONAL = re.compile(r".\?|[^a-z ']")
 
 
 class _Rules(Mapping[str, ScanRule]):

@@ -96,7 +96,8 @@ class _SkillScan:
         self.unscanned: list[tuple[str, str]] = []
         self.inventory = Collector()
         self.budget = TimeBudget()
-        self.pages: list[instruction_rules.PendingPage] = []
+        self.pages: list[tuple[str, list[Region]]] = []
+        """Path and parts, kept until the programs are scanned."""
         self.names: dict[str, str] = {}
         """Name of a program -> its path."""
         self.calls: dict[str, tuple[str, ...]] = {}
@@ -105,7 +106,8 @@ class _SkillScan:
 def scan_tree(tree: Tree) -> ScanReport:
     """Scan every file of a skill."""
     skill = _SkillScan()
-    skill.names = {os.path.basename(file.path): file.path for file in _programs(tree)}
+    programs = [file.path for file in tree.files if file.path.endswith(_SUFFIXES)]
+    skill.names = {os.path.basename(path): path for path in programs[:_MAX_NAMED_PROGRAMS]}
     for file in tree.files:
         if file.mode == "link":
             continue  # its target is a file of the same skill
@@ -130,62 +132,42 @@ def scan_tree(tree: Tree) -> ScanReport:
     )
 
 
-def _programs(tree: Tree) -> Iterator[TreeFile]:
-    """Scripts, whose names are searched for in pages and other programs."""
-    count = 0
-    for file in tree.files:
-        if count < _MAX_NAMED_PROGRAMS and file.path.endswith(_SUFFIXES):
-            count += 1
-            yield file
-
-
 def _linked_orders(skill: _SkillScan) -> Iterator[Finding]:
     """Side tasks in pages that start a harmful program of the skill."""
-    if not skill.pages:
-        return
     issues: dict[str, list[str]] = {}
     for finding in skill.findings:
         if finding.path.endswith(_SUFFIXES):
             issues.setdefault(finding.path, []).append(instruction_rules.issue_of(finding))
-    if issues:
-        yield from instruction_rules.find_linked_orders(skill.pages, issues, skill.calls)
+    yield from instruction_rules.find_linked_orders(skill.pages, issues, skill.calls)
 
 
 def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile) -> None:
     data = _read(tree, file.path)
-    if len(data) > _MAX_FILE_BYTES:
-        skill.unscanned.append(
-            (
-                file.path,
-                Message("only its first {size} MiB are scanned", size=_MAX_FILE_BYTES >> 20),
-            )
-        )
-        data = data[:_MAX_FILE_BYTES]
+    data = _cut(skill, file.path, data, _MAX_FILE_BYTES)
     seen = [*find_payloads(file.path, data)]
     binary = inspect_binary(file.path, data)
     if binary is not None:
-        skill.findings += seen
-        skill.findings += binary.findings
-        if binary.unscanned:
-            skill.unscanned.append((file.path, binary.unscanned))
-        if any(found.rule.endswith("-program") for found in binary.findings):
+        found, reason = binary
+        skill.findings += (*seen, *found)
+        if reason:
+            skill.unscanned.append((file.path, reason))
+        if any(one.rule.endswith("-program") for one in found):
             skill.inventory.programs.add(file.path)
         return
-    if len(data) > _MAX_TEXT_BYTES:
-        skill.unscanned.append(
-            (
-                file.path,
-                Message("only its first {size} MiB are scanned", size=_MAX_TEXT_BYTES >> 20),
-            )
-        )
-        data = data[:_MAX_TEXT_BYTES]
-    text, whole = _decoded(data)
+    text, whole = _decoded(_cut(skill, file.path, data, _MAX_TEXT_BYTES))
     if not whole:
         skill.unscanned.append((file.path, Message("it is not text")))
     kind = kind_of(file.path, text[:200])
     if is_program(file.path, kind) or (file.mode == "program" and kind != "markdown"):
         skill.inventory.programs.add(file.path)
     _scan_text(skill, file.path, text, kind, seen)
+
+
+def _cut(skill: _SkillScan, path: str, data: bytes, limit: int) -> bytes:
+    if len(data) > limit:
+        reason = Message("only its first {size} MiB are scanned", size=limit >> 20)
+        skill.unscanned.append((path, reason))
+    return data[:limit]
 
 
 def _scan_text(skill: _SkillScan, path: str, text: str, kind: str, seen: list[Finding]) -> None:
@@ -202,7 +184,7 @@ def _scan_text(skill: _SkillScan, path: str, text: str, kind: str, seen: list[Fi
             inner += decoded(region)  # encoded twice
     page = kind in {"markdown", "prose"}
     if page:
-        skill.pages.append(instruction_rules.PendingPage(path, regions))
+        skill.pages.append((path, regions))
     elif path.endswith(_SUFFIXES):
         skill.calls[path] = tuple(
             where for name, where in skill.names.items() if where != path and name in text

@@ -160,10 +160,11 @@ class LoadedSkills:
         return [held.folder for held in self.all.values() if held.folder][::-1]
 
     def grants(self) -> list[SkillToolRules]:
-        """Current tool rules of the loaded skills."""
+        """Current tool rules of the loaded skills that have some."""
         return [
             SkillToolRules(one.name, one.allowed if one.present else (), one.disallowed)
             for one in self.all.values()
+            if one.allowed or one.disallowed
         ]
 
     def forbidden(self) -> list[SkillToolRules]:

@@ -1,8 +1,8 @@
 """Builds and freezes the system prompt and tool definitions of a session.
 
 Both stay byte-identical so that the provider's cache holds. They are rebuilt when the tools that
-can be called or their descriptions changed, and when the host asks. Otherwise changes are reported
-in a notice after the next message. A session that has `ReadFile` and not `Skill` gets the catalogue
+can be called or their descriptions changed. Otherwise changes are reported in a notice after the
+next message. A session that has `ReadFile` and not `Skill` gets the catalogue
 with paths and no notices: its prompt is rebuilt when the list changed.
 """
 
@@ -103,19 +103,6 @@ class SessionPrompt:
         if key not in frozen.made:
             frozen.made[key] = self._describe(snapshot, provider, catalogue=catalogue)
         return frozen.prompt, list(frozen.made[key])
-
-    def rebuild(self, snapshot: Snapshot) -> bool:
-        """Rebuild from the current library; True when the prompt or tools changed."""
-        with self._lock:
-            before = self._frozen
-            now = self._build(snapshot)
-            if before is None:
-                return False
-            if (now.prompt, now.tools) == (before.prompt, before.tools):
-                self._frozen = before._replace(rows=now.rows, version=now.version)
-                return False
-            self._trace.record("rebuilt", (), reason="the host asked for it")
-            return True
 
     def forget_news(self) -> None:
         """Note that change notices left the history: report all differences from the prompt."""

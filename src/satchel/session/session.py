@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from satchel.library import Library, Snapshot
     from satchel.runners.base import Cancel
     from satchel.session.permissions import PermissionDecision
-    from satchel.session.shortlist import Shortlist, Shortlister
+    from satchel.session.shortlist import Shortlist
     from satchel.settings import Settings
     from satchel.tools.base import ToolCall
     from satchel.tools.permission_rules import SkillToolRules
@@ -97,7 +97,6 @@ class Session:
         self._gate = gate or PermissionGate(self.trace)
         self._lock = threading.RLock()
         self._toolset = toolset
-        self._shortlister: Shortlister | None = None
         self._loaded = loaded or LoadedSkills(self._library)
         self._in_turn = self._begun = False
         self._entries: list[int] = []
@@ -241,15 +240,14 @@ class Session:
 
     def shortlist(self, message: str) -> Shortlist:
         """Name the skills that may fit a message, in a short block; never raises."""
-        from satchel.session.shortlist import Shortlist, Shortlister
+        from satchel.session.shortlist import Shortlist, make_shortlist
 
         if not self._gate.offers(SkillTool.name):
             return Shortlist("", reason="`Skill` cannot be called here")
-        if self._shortlister is None:
-            self._shortlister = Shortlister(
-                self._library, self._settings, self._detector, self.trace
-            )
-        return self._shortlister.make(message, snapshot=self._snapshot())
+        snapshot = self._snapshot()
+        return make_shortlist(
+            self._library, self._settings, self._detector, message, snapshot=snapshot
+        )
 
     ashortlist = threaded(shortlist)
 
@@ -284,12 +282,6 @@ class Session:
     async def awith_tail(self, message: _Said) -> _Said:
         """`with_tail` in a worker thread."""
         return await in_thread(lambda: self.with_tail(message))
-
-    def rebuild(self) -> bool:
-        """Rebuild the prompt from the library as it is now; True when it changed."""
-        return self._prompt.rebuild(self._snapshot())
-
-    arebuild = threaded(rebuild)
 
     def _tools(self) -> Toolset:
         with self._lock:

@@ -52,76 +52,64 @@ class Shortlist(NamedTuple):
         return bool(self.text)
 
 
-class Shortlister:
-    """Builds the shortlists of one project."""
-
-    def __init__(
-        self,
-        library: Library,
-        settings: Settings,
-        detector: Callable[[], SelectionPipeline],
-        trace: Trace,
-    ) -> None:
-        """Read nothing yet."""
-        self._library = library
-        self._settings = settings
-        self._detector = detector
-        self._trace = trace
-
-    def make(
-        self,
-        goal_text: str,
-        *,
-        form: Form | None = None,
-        record: bool = True,
-        snapshot: Snapshot | None = None,
-    ) -> Shortlist:
-        """Build the shortlist for one request; never raises."""
-        try:
-            return self._make(goal_text, form or self._settings.form, snapshot, record=record)
-        except Exception as exc:  # noqa: BLE001 - a turn must go on, whatever happens
-            reason = f"{type(exc).__name__}: {getattr(exc, 'message', exc)}"
-            if record:
-                with suppress(Exception):
-                    self._trace.record("failed", (), what="shortlist", reason=reason)
-            return Shortlist("", reason=reason)
-
-    def _make(
-        self, goal_text: str, form: Form, snapshot: Snapshot | None, *, record: bool
-    ) -> Shortlist:
-        if not self._settings.shortlist:
-            return Shortlist("", reason=Message("the setting `shortlist` is 0"))
+def make_shortlist(
+    library: Library,
+    settings: Settings,
+    detector: Callable[[], SelectionPipeline],
+    goal_text: str,
+    *,
+    form: Form | None = None,
+    record: bool = True,
+    snapshot: Snapshot | None = None,
+) -> Shortlist:
+    """Build the shortlist for one request; never raises."""
+    if not settings.shortlist:
+        return Shortlist("", reason=Message("the setting `shortlist` is 0"))
+    try:
         check_text(goal_text)
         if not goal_text.strip():
             return Shortlist("", reason=Message("the request is empty"))
         if snapshot is None:
-            fresh = self._settings.refresh_on_call
-            snapshot = self._library.refresh() if fresh else self._library.snapshot()
-        now = snapshot
-        if not snapshot.for_model:
-            named = self._detector().named_among(goal_text, unavailable_skills(snapshot))
-            empty = Detection([], [], 0.0, 0.0, "", 0.0, unavailable=named)
-            found = annotate_notes(empty, snapshot, self._settings)
-            return Shortlist(
-                "", reason=join_messages(found.notes) or Message("there are no skills")
-            )
-        block: ShortlistBlock | None = None
-        over: list[str] = []
+            snapshot = library.refresh() if settings.refresh_on_call else library.snapshot()
+        trace = library.trace if record else None
+        return _make(settings, detector, goal_text, form or settings.form, snapshot, trace)
+    except Exception as exc:  # noqa: BLE001 - a turn must go on, whatever happens
+        reason = f"{type(exc).__name__}: {getattr(exc, 'message', exc)}"
+        if record:
+            with suppress(Exception):
+                library.trace.record("failed", (), what="shortlist", reason=reason)
+        return Shortlist("", reason=reason)
 
-        def finish(answer: Detection) -> dict[str, Any]:
-            nonlocal block
-            chosen, cut = _chosen(answer.matches, now, self._settings.shortlist)
-            over.extend(match.name for match in cut)
-            close = _closest(answer, chosen, now)
-            block = write_shortlist(_lines([*chosen, *close], now), form)
-            values: dict[str, Any] = {"listed": list(block.listed)}
-            return {**values, "no_room": [*block.left_out, *over]} if over else values
 
-        trace = self._trace if record else None
-        answer = select(self._detector(), goal_text, snapshot, self._settings, trace, finish)
-        assert block is not None  # noqa: S101 - `select` has called `finish`
-        reason = _reason(answer, block, (*block.left_out, *over))
-        return Shortlist(block.text, answer, block.listed, reason)
+def _make(
+    settings: Settings,
+    detector: Callable[[], SelectionPipeline],
+    goal_text: str,
+    form: Form,
+    snapshot: Snapshot,
+    trace: Trace | None,
+) -> Shortlist:
+    if not snapshot.for_model:
+        named = detector().named_among(goal_text, unavailable_skills(snapshot))
+        empty = Detection([], [], 0.0, 0.0, "", 0.0, unavailable=named)
+        found = annotate_notes(empty, snapshot, settings)
+        return Shortlist("", reason=join_messages(found.notes) or Message("there are no skills"))
+    block: ShortlistBlock | None = None
+    over: list[str] = []
+
+    def finish(answer: Detection) -> dict[str, Any]:
+        nonlocal block
+        chosen, cut = _chosen(answer.matches, snapshot, settings.shortlist)
+        over.extend(match.name for match in cut)
+        close = _closest(answer, chosen, snapshot)
+        block = write_shortlist(_lines([*chosen, *close], snapshot), form)
+        values: dict[str, Any] = {"listed": list(block.listed)}
+        return {**values, "no_room": [*block.left_out, *over]} if over else values
+
+    answer = select(detector(), goal_text, snapshot, settings, trace, finish)
+    assert block is not None  # noqa: S101 - `select` has called `finish`
+    reason = _reason(answer, block, (*block.left_out, *over))
+    return Shortlist(block.text, answer, block.listed, reason)
 
 
 def _closest(answer: Detection, chosen: Sequence[Match], snapshot: Snapshot) -> list[Match]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import open_beneath, read_small
 from satchel.errors import AccessDenied
-from satchel.i18n import Message
 from satchel.skill.manifest import ErrorCollector, read_yaml
 from satchel.skill.yaml_reader import Items, Pairs, Scalar
 
@@ -103,7 +102,6 @@ def read_triggers(data: bytes) -> Triggers:
         errors.add("triggers-many", line, key="prompt", count=count, limit=limit)
     elif not prompts and not errors.found:
         errors.add("triggers-none", 1)
-    _report_duplicates(prompts, errors)
     errors.found.sort(key=lambda problem: problem.line)
     return Triggers(FILE, tuple(prompts[:MAX_PROMPTS]), tuple(errors.found))
 
@@ -166,15 +164,6 @@ def _unknown_key(key: Node, known: tuple[str, ...], errors: ErrorCollector) -> N
     near = get_close_matches(name.lower(), known, 1, cutoff=0.6)
     better = f"`{near[0]}`" if near else " / ".join(f"`{word}`" for word in known[:2])
     errors.add("triggers-key", key.line + 1, key=_short(name), better=better)
-
-
-def _report_duplicates(prompts: list[TriggerPrompt], errors: ErrorCollector) -> None:
-    seen: dict[str, TriggerPrompt] = {}
-    for one in prompts:
-        first = seen.setdefault(" ".join(one.text.lower().split()), one)
-        if first is not one:
-            where = Message("line {part}", part=first.line)
-            errors.add("triggers-twice", one.line, text=_short(one.text), where=where)
 
 
 def _text(node: Scalar) -> str:

@@ -32,7 +32,6 @@ from satchel.skill.yaml_reader import Items, Pairs, Scalar, compose, kind_of
 if TYPE_CHECKING:
     from satchel.skill.document import SkillDocument
     from satchel.skill.fields import FrontmatterField
-    from satchel.skill.model import Skill
     from satchel.skill.yaml_reader import Node
 
 _NULL = re.compile(r"(?:~|null|Null|NULL)?\Z")
@@ -250,20 +249,6 @@ def _file_names(folder: str, file: str) -> list[Problem]:
         other = next(name for name in sorted(others) if name != file)
         return [Problem("two-files", values={"used": file, "other": other})]
     return [] if file == "SKILL.md" else [Problem("file-case", values={"file": file})]
-
-
-def check_skill(skill: Skill) -> list[Problem]:
-    """Read a skill of a library whole and check it.
-
-    Raises:
-        SatchelError: it cannot be read.
-    """
-    if skill.is_tool:
-        return _check_tools(skill.base_dir)
-    document, folder, file = skill.read(), skill.base_dir, skill.head.file
-    found = check_document(document) + _file_names(folder, file)
-    found += _missing_files(document, folder, skill.path)
-    return [problem.at(skill.path) for problem in sorted(found, key=lambda problem: problem.line)]
 
 
 def _missing_files(document: SkillDocument, folder: str, file: str | bytes) -> list[Problem]:

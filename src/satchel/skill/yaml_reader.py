@@ -9,6 +9,7 @@ loader.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import yaml
@@ -293,12 +294,10 @@ def read_document(text: str, most: int) -> YamlDocument:
         UnreadableDocument: it is neither, or exceeds a bound.
     """
     if text.lstrip()[:1] == "{":
-        try:
-            return _json(text)
-        except (ValueError, RecursionError) as exc:
-            if not _is_yaml(text, most):
-                line = getattr(exc, "lineno", 0)
-                raise UnreadableDocument(str(getattr(exc, "msg", exc)), line) from exc
+        import json
+
+        with suppress(ValueError, RecursionError):  # else a flow mapping of YAML
+            return YamlDocument(json.loads(text, object_pairs_hook=_unique))
     node = _compose(text, most)
     document = YamlDocument(None if node is None else plain(node))
     if node is not None:
@@ -306,31 +305,12 @@ def read_document(text: str, most: int) -> YamlDocument:
     return document
 
 
-def _json(text: str) -> YamlDocument:
-    import json
-
-    twice: list[str] = []
-
-    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice.extend(name for name in found if names.count(name) > 1)
-        return found
-
-    def refused(name: str) -> float:
-        raise ValueError(f"`{name}` is no number")
-
-    document = YamlDocument(json.loads(text, object_pairs_hook=table, parse_constant=refused))
-    document.twice = [(name,) for name in twice]
-    return document
-
-
-def _is_yaml(text: str, most: int) -> bool:
-    try:
-        return _compose(text, most) is not None
-    except UnreadableDocument:
-        return False
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a JSON object; the reader of YAML reports a key that is there twice."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError
+    return fields
 
 
 def _compose(text: str, most: int) -> Node | None:

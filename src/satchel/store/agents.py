@@ -289,7 +289,7 @@ class Links:
         if not is_really_inside(skill.base_dir, self.project):
             raise Refused(
                 say("`{name}` lies outside the project", name=skill.name),
-                say("Run `{command}`", command=f"satchel link {skill.name} --scope user"),
+                say("Run `{command}`", command=f"satchel link {skill.reference} --scope user"),
             )
         place = os.path.realpath(os.path.dirname(target))
         return os.path.relpath(os.path.realpath(skill.base_dir), place)

@@ -14,7 +14,7 @@ from http.client import HTTPException
 from threading import Thread
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 from satchel._fs import read_plain
@@ -26,10 +26,8 @@ TIMEOUT_S = 20.0
 """For the connection, and for each part of an answer."""
 MAX_SECONDS = 120.0
 """For a whole answer."""
-_MAX_REDIRECTS = 3
 _PART_BYTES = 64 << 10
-_HOSTS_HERE = frozenset(("localhost", "127.0.0.1", "::1"))
-_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 def is_address(text: str) -> bool:
@@ -38,34 +36,24 @@ def is_address(text: str) -> bool:
 
 
 def check_address(url: str) -> str:
-    """Return an address without its last slash.
-
-    Raises:
-        InvalidInput: it has a password or a query, or is neither https nor of this machine.
-    """
+    """Return an address without its last slash; raises `InvalidInput` for one that is not used."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         parts, host, port = urlsplit(""), "", None
-    if parts.scheme == "http" and host and host not in _HOSTS_HERE:
+    if parts.scheme == "http" and host and host not in LOOPBACK_HOSTS:
+        address = f"https://{host}{f':{port}' if port else ''}{parts.path}"
         raise InvalidInput(
-            say("`{value}` is not valid", value=shown(url)),
-            say("Write `{value}`", value=f"https://{host}{f':{port}' if port else ''}{parts.path}"),
+            say("Plain http is only for this machine: `{url}`", url=f"http://{shown(host)}"),
+            say("Write `{value}`", value=address),
         )
     extra = parts.username or parts.password or parts.query or parts.fragment
-    is_known = parts.scheme in ("https", "http")
-    if (
-        not host
-        or not is_known
-        or extra
-        or not url.isprintable()
-        or not url.isascii()
-        or " " in url
-    ):
+    is_plain = url.isprintable() and url.isascii() and " " not in url
+    if not host or parts.scheme not in ("https", "http") or extra or not is_plain:
         raise InvalidInput(
             say("`{value}` is not valid", value=shown(url.rpartition("@")[2].partition("?")[0])),
-            say("Write `{value}`", value="https://skills.example.com"),
+            say("Give an address such as `https://skills.example.com`, or a folder"),
         )
     return url.rstrip("/")
 
@@ -76,7 +64,7 @@ class FileReader:
     def __init__(self, base: str) -> None:
         """Read below `base`, an address that `check_address` returned, or an absolute folder."""
         self.base = base
-        here = is_address(base) and urlsplit(base).hostname in _HOSTS_HERE
+        here = is_address(base) and urlsplit(base).hostname in LOOPBACK_HOSTS
         proxies = [ProxyHandler({})] if here else []
         self._opener = build_opener(_Unfollowed(), *proxies)
         self._opener.addheaders = [("User-Agent", "satchel"), ("Accept-Encoding", "identity")]
@@ -84,14 +72,10 @@ class FileReader:
     def read(self, path: str, limit: int) -> bytes:
         """The content of a file.
 
-        Args:
-            path: Its path below the base.
-            limit: The largest acceptable size, in bytes.
-
         Raises:
             NotFound: there is no such file.
             ServerFailed: the server does not answer, or with an error.
-            Refused: the file is too large, does not end in time, or is on another host.
+            Refused: the file is larger than `limit`, does not end in time, or is elsewhere.
         """
         if is_address(self.base):
             return self._download(f"{self.base}/{path}", limit)
@@ -125,27 +109,28 @@ class FileReader:
         return result
 
     def _transfer(self, url: str, limit: int, until: float) -> bytes:
-        for _ in range(_MAX_REDIRECTS + 1):
-            try:
-                with self._opener.open(url, timeout=TIMEOUT_S) as answer:
-                    return _read_answer(answer, url, limit, until)
-            except HTTPError as exc:
-                exc.close()
-                if exc.code in (404, 410):
-                    raise _missing(url) from exc
-                if exc.code not in _REDIRECTS:
-                    reason = say("it answers with status {status}", status=exc.code)
-                    raise _failed(url, reason) from exc
-                url = _redirected(url, exc.headers.get("Location", ""))
-            except (OSError, HTTPException, ValueError) as exc:
-                inner = exc.reason if isinstance(exc, URLError) else exc
-                text = getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
-                raise _failed(url, text[:200]) from exc
-        raise _failed(url, say("its answer is not usable ({reason})", reason="3xx"))
+        try:
+            with self._opener.open(url, timeout=TIMEOUT_S) as answer:
+                return _read_answer(answer, url, limit, until)
+        except HTTPError as exc:
+            exc.close()
+            if exc.code in (404, 410):
+                raise _missing(url) from exc
+            if target := exc.headers.get("Location"):
+                raise Refused(
+                    say("`{url}` redirects to another address: `{target}`",
+                        url=shown(url), target=shown(target)),
+                    say("Do not use it; ask its keeper"),
+                ) from exc  # fmt: skip
+            raise _failed(url, say("it answers with status {status}", status=exc.code)) from exc
+        except (OSError, HTTPException, ValueError) as exc:
+            inner = exc.reason if isinstance(exc, URLError) else exc
+            text = getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
+            raise _failed(url, text[:200]) from exc
 
 
 class _Unfollowed(HTTPRedirectHandler):
-    """Reports redirects as errors: the hosts are compared first."""
+    """Reports redirects as errors: a hub has one host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Follow none."""
@@ -162,22 +147,6 @@ def _read_answer(answer: Any, url: str, limit: int, until: float) -> bytes:
         if time.monotonic() > until:  # each part came in time, all of them did not
             raise _endless(url)
     return b"".join(parts)
-
-
-def _redirected(url: str, target: str) -> str:
-    """The address of a redirect.
-
-    Raises:
-        Refused: it is on another host.
-    """
-    new = urljoin(url, target)
-    if urlsplit(new)[:2] != urlsplit(url)[:2]:
-        raise Refused(
-            say("`{url}` redirects to another host: `{host}`",
-                url=shown(url), host=shown(urlsplit(new).netloc or target)),
-            say("Do not use it; ask its keeper"),
-        )  # fmt: skip
-    return new
 
 
 def _missing(where: str) -> NotFound:

@@ -35,7 +35,7 @@ from satchel.store.sources import find_skills, subtree
 from satchel.store.trees import HashedTree, PathState, state_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from satchel.library.lockfile import Lock, LockedSource
     from satchel.security import ScanReport
@@ -369,7 +369,6 @@ def select_skills(
     skill_id: str = "",
     names: Sequence[str] = (),
     everything: bool = False,
-    ids: Mapping[str, str] | None = None,
 ) -> list[SelectedSkill]:
     """Select skills of a source, and their ids.
 
@@ -379,7 +378,6 @@ def select_skills(
         skill_id: The id to install under; only for a single skill.
         names: The names of the skills to select.
         everything: Select all.
-        ids: Folder within the source -> id; selects exactly these.
 
     Raises:
         NotFound: there is no skill, or none of a given name.
@@ -391,8 +389,6 @@ def select_skills(
             say("There is no SKILL.md in `{path}`", path=bundle.place.url),
             say("Give the folder of a skill"),
         )
-    if ids is not None:
-        return _select_by_path(found, ids)
     if names:
         found = _select_by_name(found, names)
     elif len(found) > 1 and not everything:
@@ -406,29 +402,6 @@ def select_skills(
             say("Choose another name"),
         )
     return with_ids(found, skill_id)
-
-
-def _select_by_path(found: Sequence[FoundSkill], ids: Mapping[str, str]) -> list[SelectedSkill]:
-    picks: list[SelectedSkill] = []
-    taken: set[str] = set()
-    for item in found:
-        if item.path not in ids:
-            continue
-        wanted = ids[item.path] or item.id
-        check_new_id(wanted)
-        if wanted in taken:
-            raise InvalidInput(
-                say("`{key}` is there twice", key=wanted),
-                say("Choose another name"),
-            )
-        taken.add(wanted)
-        picks.append(SelectedSkill(wanted, item.path, description=item.description))
-    if not picks:
-        raise InvalidInput(
-            say("No skill was chosen"),
-            say("Choose with `--skill NAME`, or take them all with `--all`"),
-        )
-    return picks
 
 
 def _select_by_name(found: Sequence[FoundSkill], names: Sequence[str]) -> list[FoundSkill]:

@@ -14,6 +14,7 @@ the signature. `ssh-keygen` can verify it without Satchel.
     check_signature   returns the state of the signature
     signer_of         returns the identity, for the lockfile
     SshKey            signs any texts, for hubs
+    plain_key         checks a public key
 """
 
 from __future__ import annotations
@@ -104,6 +105,31 @@ def fingerprint_of(key: bytes) -> str:
     return "SHA256:" + b64encode(sha256(key).digest()).decode().rstrip("=")
 
 
+def plain_key(text: str) -> str:
+    """An ed25519 key as in a `.pub` file, without its comment.
+
+    Raises:
+        InvalidInput: it is another kind of key, or none.
+    """
+    kind, encoded, *_ = [*text.split(), "", ""]
+    data = _decoded(encoded) or b""
+    if kind != KEY_TYPES[0] or len(data) != 51 or data[:19] != b"\0\0\0\x0bssh-ed25519\0\0\0 ":
+        raise _wrong_kind(kind)
+    return f"{kind} {encoded}"
+
+
+def key_fingerprint(text: str) -> str:
+    """OpenSSH's fingerprint of an ed25519 key as in a `.pub` file."""
+    return fingerprint_of(_decoded(plain_key(text).split()[1]) or b"")
+
+
+def _wrong_kind(kind: str) -> InvalidInput:
+    return InvalidInput(
+        say("The key is of the kind `{kind}`, not ed25519", kind=kind or "?"),
+        say("Run `{command}`", command="ssh-keygen -t ed25519"),
+    )
+
+
 def list_signers(signers: Signers) -> list[Signer]:
     """The accepted signers, in the order of the file."""
     return [signer for line in _read_lines(signers.allowed) if (signer := _parse(line))]
@@ -129,12 +155,7 @@ def add_signer(signers: Signers, identity: str, public_key: str) -> Signer:
     found = _KEY.match(public_key.strip())
     data = _decoded(found["key"]) if found else None
     if found is None or data is None or found["kind"] not in KEY_TYPES:
-        raise InvalidInput(
-            say(
-                "The key is of the kind `{kind}`, not ed25519", kind=found["kind"] if found else "?"
-            ),
-            say("Run `{command}`", command="ssh-keygen -t ed25519"),
-        )
+        raise _wrong_kind(found["kind"] if found else "")
     if any(found["key"] in line for line in _read_lines(signers.revoked)):
         raise Refused(
             say("The key `{key}` was revoked", key=fingerprint_of(data)),
@@ -326,10 +347,7 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
     made = _run_checked(words, statement(tree))
     kind = _open_envelope(made).kind
     if kind not in KEY_TYPES:
-        raise InvalidInput(
-            say("The key is of the kind `{kind}`, not ed25519", kind=kind),
-            say("Run `{command}`", command="ssh-keygen -t ed25519"),
-        )
+        raise _wrong_kind(kind)
     path = os.path.join(folder, SIGNATURE)
     try:
         write_atomic(path, made)
@@ -365,15 +383,13 @@ class SshKey:
             InvalidInput: it is not an ed25519 key.
             Refused: `ssh-keygen` cannot read it.
         """
-        from satchel.store.hub_client.ed25519 import key_text, public_key
-
         self.path = _key_file(path)
         if self.path.endswith(".pub"):
             with open(self.path, encoding="utf-8", errors="replace") as stream:
                 text = stream.read(_MAX_SIGNATURE_BYTES)
         else:
             text = _run_checked(["-y", "-f", self.path], b"").decode("utf-8", "replace")
-        self.public = key_text(public_key(text))
+        self.public = plain_key(text)
         """As in a `.pub` file, without a comment."""
 
     def sign(self, texts: Sequence[bytes], namespace: str) -> list[str]:

@@ -21,7 +21,7 @@ from satchel.errors import (
     SatchelError,
 )
 from satchel.i18n import join_names, say
-from satchel.library.lockfile import LockedSource, read_lock, recover_entries
+from satchel.library.lockfile import LockedSource, read_lock
 from satchel.skill.file_tree import FolderTree, MemoryTree
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
 from satchel.store.install_state import verify_one
@@ -480,32 +480,6 @@ class Store:
         blocked = [step for step in plan.blocked if not self._accepted(step)]
         if blocked and not accept_risk:
             raise _blocked(blocked)
-
-    def rebuild_lock(self, *, dry_run: bool = False) -> tuple[list[str], list[str]]:
-        """Rewrite a damaged lockfile; returns the ids with an entry and those without.
-
-        Valid entries stay, also those of both sides of a merge conflict; a skill without one is no
-        longer locked. This cannot be undone.
-
-        Args:
-            dry_run: Only return the ids.
-
-        Raises:
-            Incomplete: the disk did not confirm it; `receipt` has the returned value.
-        """
-        sound = recover_entries(self.scope.lock)
-        lost = sorted(name for name in self._ids() if name not in sound)
-        if dry_run:
-            return sorted(sound), lost
-
-        def relock(_lock: Lock) -> Lock:
-            return sound
-
-        made = commit(self.scope, PendingChange("rebuild", "", (), relock, rebuild=True))
-        result = sorted(sound), lost
-        if made.trouble:
-            raise Incomplete(made.trouble[0], made.trouble[1], receipt=result)
-        return result
 
     def verify(
         self, names: Iterable[str] = (), *, progress: Callable[[int, int], None] | None = None

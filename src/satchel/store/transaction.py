@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import exchange, make_folders, sync_folder, sync_tree, write_atomic
-from satchel.errors import InvalidInput, LockBroken, Refused
+from satchel.errors import InvalidInput, Refused
 from satchel.i18n import say
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
@@ -86,8 +86,6 @@ class PendingChange(NamedTuple):
     compare it with `SkillChange.before`."""
     kind: Kind = "do"
     of: int = 0
-    rebuild: bool = False
-    """Treat a damaged lockfile as empty; it is kept in the history."""
 
 
 def commit(scope: Scope, pending: PendingChange, stage: StagingFolder | None = None) -> Receipt:
@@ -134,25 +132,15 @@ def commit_locked(
                 raise changed_meanwhile(change.id)
             if change.staged and stage is not None and stage.has_changed(change.id, change.after):
                 raise changed_meanwhile(change.id)
-        broken = b""
-        try:
-            lock = read_lock(scope.lock)
-        except LockBroken:
-            if not pending.rebuild:
-                raise
-            with open(scope.lock, "rb") as stream:
-                broken = stream.read()
-            lock = {}
+        lock = read_lock(scope.lock)
         after = pending.relock(dict(lock))
         record = _record(scope, pending, lock, after)
-        if pending.kind == "do" and not (record.changes or record.locked or broken):
+        if pending.kind == "do" and not (record.changes or record.locked):
             return Receipt(0, texts)
         make_folders(scope.folder)
         os.makedirs(os.path.join(record.entry(scope), "old"))
-        if broken:
-            write_atomic(os.path.join(record.entry(scope), "satchel.lock.damaged"), broken)
         _keep_bases(scope, pending.bases)
-    trouble = _execute(scope, record, stage, None if lock == after and not broken else after)
+    trouble = _execute(scope, record, stage, None if lock == after else after)
     notes: tuple[str, ...] = ()
     try:
         prune(scope, after)

@@ -18,7 +18,7 @@ arguments: the fields `arguments` or `argument-hint`, or `$ARGUMENTS` in the tex
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from satchel.skill.metadata import as_words
 
@@ -30,14 +30,6 @@ _FORMS = (
 )
 _PLAIN = re.compile(_FORMS)
 _HINTED = re.compile(r"\[[^\]]*\]|<[^>]*>|\S+")
-
-
-class Applied(NamedTuple):
-    """A skill's text with its arguments substituted."""
-
-    text: str
-    filled: int
-    """Number of placeholders that were filled."""
 
 
 def argument_names(value: Any) -> tuple[str, ...]:
@@ -70,7 +62,7 @@ def split_arguments(args: str) -> list[str]:
 
 def apply_arguments(
     body: str, args: str, *, base_dir: str, names: tuple[str, ...] = (), hint: str = ""
-) -> Applied:
+) -> str:
     """Substitute `args` in `body`.
 
     Args:
@@ -82,16 +74,14 @@ def apply_arguments(
     """
     given = bool(args.strip())
     if "$" not in body:
-        return _append(body, args, 0) if given else Applied(body, 0)
+        return _append(body, args) if given else body
     filling = _Substitution(body, args if given else "", base_dir, names, hint)
     text = filling.pattern.sub(filling.fill, body)
-    if given and not filling.complete():
-        return _append(text, args, filling.filled)
-    return Applied(text, filling.filled)
+    return _append(text, args) if given and not filling.complete() else text
 
 
-def _append(text: str, args: str, filled: int) -> Applied:
-    return Applied(f"{text.rstrip()}\n\nARGUMENTS: {args.strip()}", filled)
+def _append(text: str, args: str) -> str:
+    return f"{text.rstrip()}\n\nARGUMENTS: {args.strip()}"
 
 
 class _Substitution:
@@ -106,7 +96,6 @@ class _Substitution:
         self._uses_arguments = bool(self._declared_count) or "$ARGUMENTS" in body
         self._whole = False
         self._used: set[int] = set()
-        self.filled = 0
         self.pattern = _PLAIN
         if names:
             # The longest first, so that `$issue_id` is not read as `$issue`.
@@ -125,10 +114,7 @@ class _Substitution:
         value = self._value(match, str(kind))
         if value is None:
             return found
-        if found.startswith("\\"):
-            return found[1:]
-        self.filled += 1
-        return value
+        return found[1:] if found.startswith("\\") else value
 
     def _value(self, match: re.Match[str], kind: str) -> str | None:
         escaped = match.group().startswith("\\")

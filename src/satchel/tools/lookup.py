@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.errors import SatchelError
-    from satchel.library import Snapshot
+    from satchel.library import Library, Snapshot
     from satchel.skill import Problem, Skill
     from satchel.tools.base import ToolCall
 
@@ -46,11 +46,10 @@ def find_skill(snapshot: Snapshot, wanted: str, project: str) -> Skill | None:
     return None
 
 
-def not_offered(call: ToolCall, snapshot: Snapshot, skill: Skill, waiting: str = "") -> Envelope:
+def not_offered(call: ToolCall, library: Library, skill: Skill, waiting: str = "") -> Envelope:
     """The reply for a skill that exists but is not active."""
-    name = one_line(skill.name, 100)
     if skill.state == "untrusted":
-        return call.fail("PERMISSION_DENIED", *untrusted_skill(name))
+        return call.fail("PERMISSION_DENIED", *untrusted_skill(library, skill))
     if skill.state == "blocked":
         return call.fail("PERMISSION_DENIED", *blocked_skill(skill))
     if skill.state == "shadowed":
@@ -59,21 +58,24 @@ def not_offered(call: ToolCall, snapshot: Snapshot, skill: Skill, waiting: str =
             Message("The skill at `{ref}` is shadowed", ref=one_line(skill.ref, 200)),
             Message(
                 "Load `{name}`: that is the one at `{ref}`",
-                name=name,
+                name=one_line(skill.name, 100),
                 ref=one_line(skill.shadowed_by, 200),
             ),
         )
     # A skill that a filter excludes is not named.
     given = call.arguments
-    return unknown_skill(call, snapshot, str(given.get("name") or given.get("path") or ""), waiting)
+    wanted = str(given.get("name") or given.get("path") or "")
+    return unknown_skill(call, library.snapshot(), wanted, waiting)
 
 
-def untrusted_skill(name: str) -> tuple[Message, Message]:
-    """Message and next step for an untrusted skill."""
-    return (
-        Message("The skill `{name}` is not trusted yet", name=name),
-        for_person(Message("Run `{command}`", command="satchel trust")),
-    )
+def untrusted_skill(library: Library, skill: Skill) -> tuple[Message, Message]:
+    """Message and next step for a skill that is not trusted, or that no lockfile pins."""
+    name, command = one_line(skill.name, 100), "satchel trust"
+    why = Message("The skill `{name}` is not trusted yet", name=name)
+    if library.is_unpinned(skill):
+        why = Message("`{name}` is not offered: no lockfile pins it as it is", name=name)
+        command = "satchel verify"
+    return why, for_person(Message("Run `{command}`", command=command))
 
 
 def blocked_skill(skill: Skill) -> tuple[Message, Message]:

@@ -200,8 +200,6 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, int | float):
         is_short = isinstance(value, float) or value.bit_length() < _MAX_INTEGER_BITS
         yield repr(value) if is_short else ""
-    elif isinstance(value, bytes | bytearray | os.PathLike):
-        yield _as_text(cast("bytes | bytearray | os.PathLike[Any]", value))
     elif isinstance(value, dict):
         for key, item in cast("dict[Any, Any]", value).items():
             yield from _texts(key, depth + 1)
@@ -213,14 +211,6 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
         yield " ".join(row[-1] for row in rows if row)
     else:
         raise UnreadableArgument
-
-
-def _as_text(value: bytes | bytearray | os.PathLike[Any]) -> str:
-    try:
-        found: Any = value if isinstance(value, bytes | bytearray) else os.fspath(value)
-        return found if isinstance(found, str) else bytes(found).decode()
-    except (TypeError, ValueError) as exc:
-        raise UnreadableArgument from exc
 
 
 def _possible_command(rule: str, text: str, *, whole: bool = False) -> bool:

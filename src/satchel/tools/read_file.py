@@ -16,10 +16,10 @@ import errno
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from satchel._fs import is_inside, open_beneath
-from satchel.errors import AccessDenied, Changed, InvalidInput, NotFound, Refused, SatchelError
+from satchel.errors import AccessDenied, Changed, InvalidInput, Refused, SatchelError
 from satchel.i18n import Message
 from satchel.skill.file_tree import LIMITS
 from satchel.tools.base import Tool
@@ -27,7 +27,7 @@ from satchel.tools.framing import attribute, encodable, framed, one_line, printa
 from satchel.tools.lookup import not_offered, refuse_use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
@@ -111,39 +111,6 @@ _SCHEME = "skill://"
 _SKILL_FILES = ("SKILL.md", "skill.md", "skill.yaml")
 
 
-class Addressed(NamedTuple):
-    """The resource at an address; one of `data`, `entries` and `root` is set."""
-
-    uri: str
-    path: str = ""
-    """Path below the skill's folder."""
-    data: bytes | None = None
-    """The content, when it was read and verified already."""
-    entries: tuple[dict[str, str], ...] | None = None
-    """The entries of a folder."""
-    root: str = ""
-    """The folder below which the path is opened."""
-
-
-class Addresses(Protocol):
-    """Resolves addresses such as `skill://pdf/references/forms.md`."""
-
-    hint: str
-    """The next step after an unknown address."""
-
-    def find(self, uri: str) -> Addressed:
-        """Resolve an address.
-
-        Raises:
-            NotFound: with a hint.
-        """
-        ...
-
-    def path_of(self, uri: str) -> str:
-        """The absolute path of an address; the address itself when it has none."""
-        ...
-
-
 def is_address(path: str) -> bool:
     """Whether a path is an address."""
     return path[: len(_SCHEME)].lower() == _SCHEME
@@ -183,21 +150,29 @@ class ReadFileTool(Tool):
         self,
         library: Library,
         settings: Settings,
-        addresses: Addresses | None = None,
+        path_of: Callable[[str], str] | None = None,
     ) -> None:
+        """Set up.
+
+        Args:
+            library: The skills.
+            settings: Project, scope and kinds of files.
+            path_of: Gives the path of an address such as `skill://pdf/forms.md`; empty when there
+                is none. Without it, addresses are not accepted.
+        """
         self._library = library
         self._settings = settings
         self._real_project = os.path.realpath(settings.project)
         self._kinds = frozenset(item.lower().lstrip(".") for item in settings.reading.extensions)
         self._folders: tuple[Snapshot, set[str]] | None = None
-        self._addresses = addresses
+        self._path_of = path_of
 
     def with_paths(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with paths in place of addresses, for permission rules."""
-        if self._addresses is None:
+        if self._path_of is None:
             return dict(table)
         return {
-            key: self._addresses.path_of(value)
+            key: self._path_of(value) or value
             if key in _WHERE and isinstance(value, str) and is_address(value)
             else value
             for key, value in table.items()
@@ -222,62 +197,38 @@ class ReadFileTool(Tool):
     def run(self, call: ToolCall) -> Envelope:
         """Run the call."""
         wanted = str(call.arguments["path"])
-        shown = one_line(wanted, 300)
-        if self._addresses is not None and is_address(wanted):
-            return self._read_address(call, self._addresses, wanted, shown)
+        shown, uri = one_line(wanted, 300), ""
+        if self._path_of is not None and is_address(wanted):
+            uri, wanted = wanted, self._path_of(wanted)
+            if not wanted:
+                return _unknown_address(call, shown)
         served = self._served(wanted)
         if served is not None:
             return self._read_served(call, served, shown)
         try:
-            descriptor, root, path = self._open(wanted)
+            descriptor, root, path = self._open(wanted, in_skill=bool(uri))
         except AccessDenied:
-            hidden = self._hidden(wanted)
-            if hidden is not None:
-                return not_offered(call, self._library.snapshot(), hidden)
-            if self._settings.reading.scope == "skills":
-                return call.fail("ACCESS_DENIED", *_no_skill_file(shown))
-            return call.fail(
-                "ACCESS_DENIED",
-                Message("`{path}` leads outside the project", path=shown),
-                Message("Give a path below the project or below a skill's base directory"),
-            )
+            return _unknown_address(call, shown) if uri else self._denied(call, wanted, shown)
         except OSError as exc:
             return self._failed(call, exc, wanted, shown)
         try:
-            return self._read(call, descriptor, root, path, shown)
+            return self._read(call, descriptor, root, path, shown, uri)
         except OSError as exc:
             return self._failed(call, exc, wanted, shown)
         finally:
             os.close(descriptor)
 
-    def _read_address(
-        self, call: ToolCall, addresses: Addresses, wanted: str, shown: str
-    ) -> Envelope:
-        try:
-            found = addresses.find(wanted)
-        except NotFound as exc:
-            return call.fail("NOT_FOUND", Message("There is no `{path}`", path=shown), exc.hint)
-        uri = found.uri
-        if found.entries is not None:
-            return _folder_reply(call, shown, uri, list(found.entries), len(found.entries))
-        if not self._allowed(found.path):
-            return self._wrong_kind(call, shown, uri)
-        if found.data is not None:
-            return self._show(call, found.data[:MAX_READ_BYTES], len(found.data), uri, shown)
-        try:
-            descriptor = open_beneath(found.root, found.path)
-        except AccessDenied:
-            return call.fail(
-                "NOT_FOUND", Message("There is no `{path}`", path=shown), addresses.hint
-            )
-        except OSError as exc:
-            return self._failed(call, exc, "/", shown, addresses.hint)
-        try:
-            return self._read(call, descriptor, found.root, found.path, shown, uri)
-        except OSError as exc:
-            return self._failed(call, exc, "/", shown, addresses.hint)
-        finally:
-            os.close(descriptor)
+    def _denied(self, call: ToolCall, wanted: str, shown: str) -> Envelope:
+        hidden = self._hidden(wanted)
+        if hidden is not None:
+            return not_offered(call, self._library, hidden)
+        if self._settings.reading.scope == "skills":
+            return call.fail("ACCESS_DENIED", *_no_skill_file(shown))
+        return call.fail(
+            "ACCESS_DENIED",
+            Message("`{path}` leads outside the project", path=shown),
+            Message("Give a path below the project or below a skill's base directory"),
+        )
 
     def _served(self, wanted: str) -> tuple[Skill, str] | None:
         """The served skill that a path belongs to, and the path below its folder."""
@@ -294,7 +245,7 @@ class ReadFileTool(Tool):
         skill, path = found
         supply = self._library.supply_of(skill)
         if skill.state != "active" or supply is None:
-            return not_offered(call, self._library.snapshot(), skill)
+            return not_offered(call, self._library, skill)
         if skill.base_dir not in call.loaded:
             return call.fail(
                 "PERMISSION_DENIED",
@@ -327,10 +278,11 @@ class ReadFileTool(Tool):
             return call.fail("EXECUTION_ERROR", one_line(exc.message, 600), one_line(exc.hint, 300))
         return self._show(call, data, len(data), where, shown, skill.origin.remote)
 
-    def _open(self, wanted: str) -> tuple[int, str, str]:
+    def _open(self, wanted: str, *, in_skill: bool) -> tuple[int, str, str]:
         """Open a path: the descriptor, its root, and the path below it."""
         denied = AccessDenied(f"`{wanted}` leads outside")
-        for root, path in self._roots(wanted):
+        in_skill = in_skill or self._settings.reading.scope == "skills"
+        for root, path in self._roots(wanted, in_skill=in_skill):
             try:
                 return open_beneath(root, path), root, path
             except AccessDenied as exc:
@@ -349,25 +301,21 @@ class ReadFileTool(Tool):
                 return found
         return None
 
-    def _roots(self, wanted: str) -> Iterator[tuple[str, str]]:
+    def _roots(self, wanted: str, *, in_skill: bool) -> Iterator[tuple[str, str]]:
         """Roots from which the path may be read, with the path below each; the project first."""
         project = self._settings.project
         if wanted.startswith("~/"):
             wanted = os.path.expanduser(wanted)
         full = os.path.normpath(os.path.join(project, wanted))
-        if self._settings.reading.scope == "skills":
-            folder = "" if "\0" in wanted else self._skill_above(full)
-            if folder:
-                yield folder, os.path.relpath(full, folder)
-            return
-        if not os.path.isabs(wanted):
-            yield project, wanted
-        for base in (project, self._real_project):
-            if is_inside(full, base):
-                # A folder inside the project must not allow what the project's root denies.
-                if os.path.isabs(wanted):
-                    yield project, os.path.relpath(full, base)
-                return
+        if not in_skill:
+            if not os.path.isabs(wanted):
+                yield project, wanted
+            for base in (project, self._real_project):
+                if is_inside(full, base):
+                    # A folder inside the project must not allow what the project's root denies.
+                    if os.path.isabs(wanted):
+                        yield project, os.path.relpath(full, base)
+                    return
         folder = "" if "\0" in wanted else self._skill_above(full)
         if folder:
             yield folder, os.path.relpath(full, folder)
@@ -387,7 +335,7 @@ class ReadFileTool(Tool):
         return full
 
     def _read(
-        self, call: ToolCall, descriptor: int, root: str, path: str, shown: str, uri: str = ""
+        self, call: ToolCall, descriptor: int, root: str, path: str, shown: str, uri: str
     ) -> Envelope:
         info = os.fstat(descriptor)
         full = os.path.join(root, path)
@@ -549,11 +497,9 @@ class ReadFileTool(Tool):
             return kind in self._kinds
         return not dot and name in KNOWN_NAMES
 
-    def _failed(
-        self, call: ToolCall, exc: OSError, wanted: str, shown: str, step: str = ""
-    ) -> Envelope:
+    def _failed(self, call: ToolCall, exc: OSError, wanted: str, shown: str) -> Envelope:
         if exc.errno in (errno.ENOENT, errno.ENOTDIR):
-            step = step or Message("Check the path")
+            step = Message("Check the path")
             loaded_path = ""
             if not os.path.isabs(wanted):
                 loaded_path = self._in_loaded(wanted, call.loaded)
@@ -602,6 +548,14 @@ def _no_skill_file(shown: str) -> tuple[Message, Message]:
     return (
         Message("`{path}` is not a file of a skill that is available here", path=shown),
         Message("Give a path below the project or below a skill's base directory"),
+    )
+
+
+def _unknown_address(call: ToolCall, shown: str) -> Envelope:
+    return call.fail(
+        "NOT_FOUND",
+        Message("There is no `{path}`", path=shown),
+        "Give `skill://NAME/FILE`: the skill itself lists its files",
     )
 
 

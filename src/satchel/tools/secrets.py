@@ -30,8 +30,8 @@ MIN_SECRET_CHARS = 6
 """Anything shorter occurs in ordinary text too often to be redacted."""
 _MAX_FILE_BYTES = 256 * 1024
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
-_GAP = re.compile(r"\n… \[[\d,]+ bytes were dropped\] …\n")
-"""The marker where a long text was cut."""
+_GAP = re.compile(r"… \[[\d,]+ bytes were dropped\] …\n")
+"""The marker at the start of a text whose beginning was dropped."""
 _MIN_PART_CHARS = 4
 """Length from which a piece of a secret at a cut is redacted."""
 
@@ -146,12 +146,11 @@ class Redactor:
         """Redact a shortened text, where a cut may have split a secret."""
         if self._pattern is None or not text:
             return text
-        first, mark, last = self.text(text), "", ""
-        gap = _GAP.search(first)
+        text, mark = self.text(text), ""
+        gap = _GAP.match(text)
         if gap is not None:
-            first, mark, last = first[: gap.start()], gap.group(), first[gap.end() :]
-        first = self._redact_edge(first, at_end=True)
-        return f"{first}{mark}{self._redact_edge(last, at_end=False)}"
+            mark, text = gap.group(), self._redact_edge(text[gap.end() :], at_end=False)
+        return mark + self._redact_edge(text, at_end=True)
 
     def _name(self, match: re.Match[str]) -> str:
         self.count += 1

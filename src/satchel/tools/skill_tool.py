@@ -129,7 +129,7 @@ class SkillTool(Tool):
                 call, snapshot, str(call.arguments["name"]), self._library.untrusted_notice()
             )
         if skill.state != "active":
-            return not_offered(call, snapshot, skill, self._library.untrusted_notice())
+            return not_offered(call, self._library, skill, self._library.untrusted_notice())
         if not skill.for_model and not call.as_person:
             raise Refused(
                 f"Only a person can load the skill `{printable(skill.name)}`: its author set "
@@ -168,14 +168,11 @@ class SkillTool(Tool):
         args = str(call.arguments.get("args", ""))
         base_dir = encodable(skill.base_dir)
         body = source.body
-        stats: dict[str, Any] = {}
         if args or "$" in body:
             names = argument_names(source.fields.get("arguments"))
-            applied = apply_arguments(
+            body = apply_arguments(
                 body, args, base_dir=base_dir, names=names, hint=skill.argument_hint
             )
-            body = applied.text
-            stats["placeholders"] = applied.filled
         cut = len(body) > MAX_CONTENT_CHARS
         content = f"Base directory for this skill: {base_dir}\n\n{body[:MAX_CONTENT_CHARS]}"
         folder = source.folder
@@ -199,7 +196,6 @@ class SkillTool(Tool):
                 "The file has changed since the last look at the library; this is its text now."
             )
         nonce = make_nonce(content, *(path for path, _ in folder.files))
-        stats["characters"] = len(content)
         self._trace.record(
             "loaded",
             (skill.name,),
@@ -212,7 +208,7 @@ class SkillTool(Tool):
             "\n".join((skill_frame(skill, content, folder, nonce), *notes)),
             data,
             partial=bool(notes),
-            stats=stats,
+            stats={"characters": len(content)},
             path=encodable(skill.path),
         )
         return LoadedSkill(skill, source, nonce, short_digest(content), envelope)

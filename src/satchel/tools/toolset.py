@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from satchel.settings import Form, Settings
     from satchel.tools.base import Tool
     from satchel.tools.program_runner import ProgramRunner
-    from satchel.tools.read_file import Addresses
     from satchel.trace import Trace
 
 
@@ -96,7 +95,7 @@ class ProgramTools:
         if exc is not None:
             return Refused(one_line(exc.message, 600), for_person(exc.hint))
         if skill.state == "untrusted":
-            return Refused(*untrusted_skill(one_line(skill.name, 100)))
+            return Refused(*untrusted_skill(self._library, skill))
         if skill.state == "blocked":
             return Refused(*blocked_skill(skill))
         if skill.state == "shadowed":
@@ -266,7 +265,7 @@ def make_toolset(
     trace: Trace | None = None,
     detector: Callable[[], SelectionPipeline],
     runner: ProgramRunner | None = None,
-    addresses: Addresses | None = None,
+    path_of: Callable[[str], str] | None = None,
 ) -> Toolset:
     """Build the toolset: `Skill`, `ReadFile`, `SkillSearch`, and tools of skills and packages."""
     trace = trace or library.trace
@@ -279,7 +278,7 @@ def make_toolset(
 
     tools: tuple[Tool, ...] = (
         SkillTool(library, settings, trace),
-        ReadFileTool(library, settings, addresses),
+        ReadFileTool(library, settings, path_of),
         SearchTool(library, detector, trace),
     )
     scripts: ProgramTools | None = None

@@ -138,8 +138,7 @@ READING = (WRONG_KIND, OUTSIDE, NOT_FOUND, NO_FILE, TOO_LARGE, NOT_READABLE)
 WRITING = (WRONG_KIND, OUTSIDE, NO_FILE, EXISTS, TOO_LARGE, NOT_WRITABLE)
 """Failures of `check_target` and `write`."""
 
-_BY_FOLDER = os.open in os.supports_dir_fd and os.link in os.supports_dir_fd
-_NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK))
+_BY_FOLDER = os.open in os.supports_dir_fd
 
 
 class Written(NamedTuple):
@@ -244,7 +243,7 @@ class Workspace:
         return "/".join(parts)
 
     def write(self, path: str, data: bytes, *, overwrite: bool) -> Written:
-        """Write a whole file atomically, and its folder where missing.
+        """Write a whole file, and its folder where missing; a replaced one is replaced atomically.
 
         Raises:
             ToolFailed: one of `WRITING`.
@@ -259,7 +258,7 @@ class Workspace:
                 before = self._stat_target(folder, wanted.split("/"), path, overwrite=overwrite)
                 mode = stat.S_IMODE(before.st_mode) if before else 0
                 held = _HeldFolder(folder, os.path.join(self.root, head))
-                _write_atomically(held, name, data, mode, overwrite=overwrite)
+                _write_file(held, name, data, mode, overwrite=overwrite)
             finally:
                 os.close(folder)
         except FileExistsError:
@@ -334,33 +333,18 @@ class _HeldFolder(NamedTuple):
         return self.descriptor if _BY_FOLDER else None
 
 
-def _write_atomically(
-    folder: _HeldFolder, name: str, data: bytes, mode: int, *, overwrite: bool
-) -> None:
+def _write_file(folder: _HeldFolder, name: str, data: bytes, mode: int, *, overwrite: bool) -> None:
+    if not overwrite:
+        _create(folder, name, data, mode)  # fails when it exists
+        return
     temporary = f".{name[:80]}.{os.getpid()}.{os.urandom(4).hex()}"
     _create(folder, temporary, data, mode)
-    source, target, fd = folder.at(temporary), folder.at(name), folder.fd
+    source, fd = folder.at(temporary), folder.fd
     try:
-        if overwrite:
-            os.replace(source, target, src_dir_fd=fd, dst_dir_fd=fd)
-            return
-        try:
-            os.link(source, target, src_dir_fd=fd, dst_dir_fd=fd)  # fails when it exists
-        except OSError as exc:
-            if exc.errno not in _NO_LINKS:
-                raise
-            _create(folder, name, data, mode)
-    finally:
-        if not overwrite or _exists(source, fd):
-            os.unlink(source, dir_fd=fd)
-
-
-def _exists(path: str, fd: int | None) -> bool:
-    try:
-        os.stat(path, dir_fd=fd, follow_symlinks=False)
+        os.replace(source, folder.at(name), src_dir_fd=fd, dst_dir_fd=fd)
     except OSError:
-        return False
-    return True
+        os.unlink(source, dir_fd=fd)
+        raise
 
 
 def _create(folder: _HeldFolder, name: str, data: bytes, mode: int) -> None:

@@ -1,14 +1,15 @@
 """The web UI: manage skills and watch goals in a browser.
 
     server.py        the ASGI application, the socket and the URL to open
-    state.py         AppState: objects shared by all routes, pending plans
-    flash.py         messages shown once after a redirect
+    state.py         AppState: objects shared by all routes
+    flash.py         messages after a redirect
+    pending.py       plans, messages and results that are kept between two requests
     auth.py          one-time links, a password, sessions in memory
     middleware.py    host, session and origin checks, body limits, response headers, language
     templating.py    templates -> responses
     errors.py        errors -> pages
     uploads.py       archives and folders sent by a browser
-    imports.py       uploads and repositories that wait for a decision
+    imports.py       plans for uploads and repositories
     goal_service.py  the engine of the goals, and the processes that continue them
     events.py        server-sent events for open pages
 

@@ -21,7 +21,7 @@ from satchel.errors import (
     SkillBroken,
 )
 from satchel.i18n import say
-from satchel.ui.templating import page, part
+from satchel.ui.templating import page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ def failure_of(exc: SatchelError) -> PageError:
 def answer(request: Request, failure: PageError) -> Response:
     """Render an error as a page, or as a part of one for htmx."""
     if request.headers.get("hx-request"):
-        made = part(request, "failure_note.html", status=failure.status, failure=failure)
+        made = page(request, "failure_note.html", status=failure.status, failure=failure)
         # Shown in the message area, whatever the form wanted to replace.
         made.headers["HX-Retarget"] = "#notes"
         made.headers["HX-Reswap"] = "innerHTML"

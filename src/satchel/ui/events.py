@@ -1,9 +1,8 @@
 """Server-sent events: notifies every open page of changes within a second.
 
 A thread checks the library every half second, a large one less often. An event names what changed,
-and the page loads it again. Each change has a number. A page sends the number it was
-made at, so that changes between its making and its stream are sent at once, also after a restart of
-the server.
+and the page loads it again. Each change has a number. A page sends the number it was made at; if
+there were changes since, or it is of another server, it gets all its events at once.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from satchel.presentation.skill_index import index_of
@@ -27,8 +27,21 @@ KEEP_ALIVE_S = 15.0
 """Keep-alive, so that browser and proxy do not close the stream."""
 COMMON_EVENTS = frozenset(("library", "goals"))
 """Events that every page gets."""
-_MAX_NAMES = 256
-"""Besides those of open pages."""
+
+
+class PageStream:
+    """The stream of one open page, and the changes to be sent."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+        self.pending: set[str] = set()
+        self.changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def wake(self) -> None:
+        """Send what is pending. Thread-safe."""
+        with suppress(RuntimeError):  # that event loop has ended
+            self._loop.call_soon_threadsafe(self.changed.set)
 
 
 class LiveEvents:
@@ -36,14 +49,10 @@ class LiveEvents:
 
     def __init__(self, satchel: Satchel) -> None:
         self._satchel = satchel
-        self._streams: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._streams: set[PageStream] = set()
         self._lock = threading.Lock()
         # Higher than every number of a previous server: its pages load everything again.
-        self._number = self._floor = time.time_ns() // 1_000_000
-        self._numbers: dict[str, int] = {}
-        """Name -> number of its last change, the latest last."""
-        self._subscribers: dict[str, int] = {}
-        """Name -> number of streams that asked for it."""
+        self._number = time.time_ns() // 1_000_000
         self.on_subscribe: Callable[[str], None] | None = None
         """Called with each name that a page subscribes to, in the event loop of its stream."""
         self._stop = threading.Event()
@@ -75,26 +84,14 @@ class LiveEvents:
         """Publish a change of `library`, `goals` or `goal:ID`. Thread-safe."""
         with self._lock:
             self._number += 1
-            self._numbers.pop(what, None)
-            self._numbers[what] = self._number
-            if len(self._numbers) > _MAX_NAMES + len(self._subscribers) + len(COMMON_EVENTS):
-                self._drop_oldest()
-            for loop, event in list(self._streams):
-                try:
-                    loop.call_soon_threadsafe(event.set)
-                except RuntimeError:  # that event loop has ended
-                    self._streams.discard((loop, event))
-
-    def _drop_oldest(self) -> None:
-        """Drop the oldest name without subscribers; pages older than its number load everything."""
-        for name in self._numbers:
-            if name not in self._subscribers and name not in COMMON_EVENTS:
-                self._floor = max(self._floor, self._numbers.pop(name))
-                return
+            for one in self._streams:
+                one.pending |= one.names & {what}
+                one.wake()
 
     def has_subscribers(self, name: str) -> bool:
         """Whether an open page subscribed to a name."""
-        return self._subscribers.get(name, 0) > 0
+        with self._lock:
+            return any(name in one.names for one in self._streams)
 
     async def stream(
         self, wanted: frozenset[str] = frozenset(), seen: int | None = None
@@ -105,47 +102,34 @@ class LiveEvents:
             wanted: Names that this page shows, such as `goal:ID`, besides `COMMON_EVENTS`.
             seen: The number that the page was made at; None for the current one.
         """
-        names = sorted(COMMON_EVENTS | wanted)
-        event = asyncio.Event()
-        mine = (asyncio.get_running_loop(), event)
+        mine = PageStream(COMMON_EVENTS | wanted)
         with self._lock:
             self._streams.add(mine)
-            for name in wanted:
-                self._subscribers[name] = self._subscribers.get(name, 0) + 1
-            for name in names:
-                self._numbers.setdefault(name, self._floor)
-            if seen is None:
-                seen = self._number
-            elif not self._floor <= seen <= self._number:
-                seen = -1  # of another server, or too old: everything may have changed
+            if seen not in (None, self._number):
+                mine.pending |= mine.names
         try:
             for name in wanted:
                 if self.on_subscribe is not None:
                     self.on_subscribe(name)
             yield b"retry: 1000\nevent: hello\ndata: 1\n\n"
-            event.set()  # changes before the subscription
+            mine.wake()  # changes before the subscription
             while not self._stop.is_set():
                 try:
-                    await asyncio.wait_for(event.wait(), KEEP_ALIVE_S)
+                    await asyncio.wait_for(mine.changed.wait(), KEEP_ALIVE_S)
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
-                event.clear()
+                mine.changed.clear()
                 with self._lock:
-                    now = self._number
-                    changed = [name for name in names if self._numbers[name] > seen]
-                # A connection that breaks between two events must not lose the second.
+                    now, changed = self._number, sorted(mine.pending)
+                    mine.pending.clear()
                 for name in changed:
-                    id_ = now if name == changed[-1] else max(seen, 0)
-                    yield f"id: {id_}\nevent: {name}\ndata: {id_}\n\n".encode()
-                seen = now
+                    # A connection that breaks between two events must not lose the second.
+                    number = f"id: {now}\n" if name == changed[-1] else ""
+                    yield f"{number}event: {name}\ndata: 1\n\n".encode()
         finally:
             with self._lock:
                 self._streams.discard(mine)
-                for name in wanted:
-                    self._subscribers[name] -= 1
-                    if not self._subscribers[name]:
-                        del self._subscribers[name]
 
     def _run(self) -> None:
         library = self._satchel.library
@@ -159,22 +143,11 @@ class LiveEvents:
                 now = library.refresh()
                 if now is not seen:
                     index_of(self._satchel, wait=True)  # so that pages show the change
-            except Exception as exc:  # noqa: BLE001 - said, and made again: pages say "live on"
-                trouble = self._record_once(trouble, _words(exc))
-                self._stop.wait(max(DISK_POLL_S, (time.monotonic() - began) * _PAUSE_RATIO))
-                continue
-            trouble = ""
-            if now is not seen:
-                self.publish("library")
-            seen = now
+                    self.publish("library")
+                seen, trouble = now, ""
+            except Exception as exc:  # noqa: BLE001 - recorded, and tried again
+                reason = f"{type(exc).__name__}: {exc}"
+                if reason != trouble:
+                    self._satchel.trace.record("failed", (), what="ui", reason=reason)
+                trouble = reason
             self._stop.wait(max(DISK_POLL_S, (time.monotonic() - began) * _PAUSE_RATIO))
-
-    def _record_once(self, last: str, reason: str) -> str:
-        """Record a failure, unless the previous check had the same."""
-        if reason != last:
-            self._satchel.trace.record("failed", (), what="ui", reason=reason)
-        return reason
-
-
-def _words(exc: Exception) -> str:
-    return f"{type(exc).__name__}: {exc}"

@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
 import time
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from satchel._optional import must_be_installed
-from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, ServerFailed
+from satchel.errors import InvalidInput, Refused, SatchelError, ServerFailed
 from satchel.goals.approvals import asks_model, first_unapproved, needs_model, unfinished_plan
 from satchel.goals.drawing.svg import stable_layout, to_inline_svg
 from satchel.goals.engines.factory import is_shared, open_engine, resume_in_background
 from satchel.goals.model import OVER
 from satchel.i18n import language, say
 from satchel.presentation.goals import check_plan
+from satchel.ui.pending import PendingItems
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -69,7 +69,7 @@ class GoalDraft:
     """A plan that waits to be started, or is being made."""
 
     def __init__(self, label: str) -> None:
-        self.key = secrets.token_urlsafe(18)
+        self.key = ""
         self.label = label
         self.plan: Plan | None = None
         self.problems: list[PlanProblem] = []
@@ -77,6 +77,11 @@ class GoalDraft:
         """Why no plan could be made."""
         self.goal_id = ""
         self.making: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """End the process that makes its plan."""
+        if self.making is not None:
+            self.making.cancel()
 
 
 class GoalAction(NamedTuple):
@@ -106,7 +111,7 @@ class GoalService:
         self._changes: set[asyncio.Task[None]] = set()
         self._allowed: set[str] = set()
         """Goals whose process may call tools that write."""
-        self._drafts: dict[str, GoalDraft] = {}
+        self.drafts = PendingItems[GoalDraft](MAX_DRAFTS, GoalDraft.cancel)
         self._layouts: dict[tuple[bytes, str], Layout] = {}
         """By plan and language, not by id: another goal may reuse an id."""
         self.start: Callable[..., Background] = resume_in_background
@@ -189,7 +194,7 @@ class GoalService:
         """Stop polling and close the engine. Processes of goals continue."""
         self._live.on_subscribe = None
         self._closed = True
-        making = (one.making for one in self._drafts.values() if one.making)
+        making = (one.making for one in self.drafts.values() if one.making)
         tasks = [*self._pollers.values(), *making]
         for task in tasks:
             task.cancel()
@@ -244,26 +249,8 @@ class GoalService:
         draft.making = asyncio.create_task(self._make_plan(draft, words))
         return self._keep(draft)
 
-    def draft(self, key: str) -> GoalDraft:
-        """Return a draft.
-
-        Raises:
-            NotFound: it was started, cancelled, or dropped for later ones.
-        """
-        if key not in self._drafts:
-            raise NotFound(say("This preview has expired"))
-        return self._drafts[key]
-
-    def drop_draft(self, key: str) -> None:
-        """Drop a draft, and end the process that makes its plan."""
-        found = self._drafts.pop(key, None)
-        if found is not None and found.making is not None:
-            found.making.cancel()
-
     def _keep(self, draft: GoalDraft) -> GoalDraft:
-        while len(self._drafts) >= MAX_DRAFTS:
-            self.drop_draft(next(iter(self._drafts)))
-        self._drafts[draft.key] = draft
+        draft.key = self.drafts.add(draft)
         return draft
 
     async def _make_plan(self, draft: GoalDraft, words: str) -> None:
@@ -336,7 +323,9 @@ class GoalService:
             self.notify(goal_id)
             if self.shared:
                 return
-            if self.is_running(goal_id) and (not action.allow or goal_id in self._allowed):
+            on = self.is_running(goal_id) and (not action.allow or goal_id in self._allowed)
+            # A process that is just ending does not take the goal from its queue.
+            if on and (self.name == "local" or await self._was_taken(goal_id)):
                 return
             if not await self._was_taken(goal_id):
                 await self._start(goal_id, allow=action.allow)

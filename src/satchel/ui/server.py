@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
 from contextlib import asynccontextmanager
@@ -75,11 +74,9 @@ def make_app(
     async def life(_: Any) -> AsyncGenerator[None]:
         state.live.start()
         state.loading.reading.start()
-        cleaning = asyncio.create_task(state.sweep_regularly())
         try:
             yield
         finally:
-            cleaning.cancel()
             await state.close()
 
     app = FastAPI(

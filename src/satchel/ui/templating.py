@@ -1,7 +1,7 @@
 """Renders templates as responses. All output is escaped; `say` translates.
 
     return page(request, "skills/page.html", rows=rows)    a whole page
-    return part(request, "skills/list.html", rows=rows)    a fragment for htmx
+    return page(request, "skills/list.html", rows=rows)    a fragment for htmx
 
 Every template has `say`, `join_names`, `address`, `static(name)`, `pieces`, `language`, `session`,
 `path`, `project`, the filter `printable`, and the macros of `parts/*.html` by import.
@@ -24,8 +24,6 @@ from satchel.presentation.skills import label
 from satchel.tools.framing import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jinja2 import Environment
     from starlette.requests import Request
 
@@ -46,15 +44,6 @@ def wants_part(request: Request) -> bool:
     """Whether htmx requests a fragment, rather than a page from its history."""
     headers = request.headers
     return "hx-request" in headers and "hx-history-restore-request" not in headers
-
-
-def page(request: Request, template: str, /, *, status: int = 200, **values: Any) -> Response:
-    """Render a whole page."""
-    return _answer(request, template, status, values)
-
-
-part = page
-"""Render a fragment for htmx."""
 
 
 def go_to(request: Request, address: str) -> Response:
@@ -80,12 +69,13 @@ def _quoted(text: str) -> str:
     return quote_plus(text)
 
 
-def _answer(request: Request, name: str, status: int, values: Mapping[str, Any]) -> Response:
+def page(request: Request, template: str, /, *, status: int = 200, **values: Any) -> Response:
+    """Render a page, or a fragment for htmx."""
     session: UiSession | None = getattr(request.state, "session", None)
 
     key = request.query_params.get("told", "") if session is not None else ""
     told = app_state(request).flash.get(key) if key else None
-    found = templates().get_template(name)
+    found = templates().get_template(template)
     text = found.render(
         language=language(),
         session=session,

@@ -70,14 +70,13 @@ class _UploadParser(MultiPartParser):
 
 @asynccontextmanager
 async def spool() -> AsyncGenerator[str]:
-    """An empty temporary folder that only this user may enter; removed here only on an error."""
+    """An empty temporary folder that only this user may enter."""
     folder = await run_sync(lambda: mkdtemp(prefix="satchel-upload-"))
     try:
         yield folder
-    except BaseException:
+    finally:
         with anyio.CancelScope(shield=True):
             await run_sync(remove_tree, folder)
-        raise
 
 
 async def receive_archive(request: Request, folder: str) -> Upload:

@@ -6,9 +6,6 @@ import itertools
 import os
 import random
 import shutil
-import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +13,6 @@ import pytest
 from satchel.detect.index import FIELDS, IndexRow
 from satchel.detect.index.memory import MemoryIndex
 from satchel.detect.index.tantivy_index import TantivyIndex
-from sizes import sized
 
 if TYPE_CHECKING:
     from satchel.detect.index import FieldIndex
@@ -238,32 +234,6 @@ def test_a_table_that_is_newer_than_the_index_is_not_used(tmp_path):
     assert (bool(torn.version()), torn.stamps(), found(torn, "pdf")) == (False, {}, set())
     torn.update([row("/c", about="pdf")])
     assert found(torn, "pdf") == {"/c"}
-
-
-def test_a_killed_writer_leaves_the_old_state_or_the_new_one(engine, tmp_path):
-    code = (
-        "import sys\n"
-        f"sys.path[:0] = {[os.path.dirname(__file__), *sys.path]!r}\n"
-        "from test_engines import ENGINES, some_rows\n"
-        f"index = ENGINES[{engine!r}]({str(tmp_path)!r})\n"
-        "rows = some_rows(30)\n"
-        "print('ready', flush=True)\n"
-        "for turn in range(1, 10_000):\n"
-        "    index.update([one._replace(stamp=(turn, 0, 0)) for one in rows[turn % 5 :: 5]])\n"
-    )
-    index = ENGINES[engine](str(tmp_path))
-    index.update(some_rows(30))
-    whole = found(index, "word0", "word1", "word2", field="body", limit=50)
-    for turn in range(sized(2, 20)):
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
-            assert other.stdout.readline() == b"ready\n"
-            time.sleep(0.01 * (turn + 1))
-            assert other.poll() is None, "it failed by itself"
-            other.kill()
-        left = ENGINES[engine](str(tmp_path))
-        assert left.version()
-        assert len(left.stamps()) == 30
-        assert found(left, "word0", "word1", "word2", field="body", limit=50) == whole
 
 
 # --- who sees a part ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from satchel.goals.drawing.labels import MARKS
-from satchel.goals.drawing.svg import to_inline_svg, to_svg
+from satchel.goals.drawing.svg import to_svg
 from satchel.goals.model import GoalReport, Plan, Step, StepError, StepResult, Usage
 
 HOSTILE = '"><script>alert(1)</script> & `x`\x00\x1b[31m\u202e]]>'
@@ -72,21 +72,3 @@ def test_what_a_step_took_and_why_it_failed_is_on_its_box():
     svg = to_svg(PLAN, found)
     assert "no such place" in words_of(svg)
     assert "done, 3.2 s · 1,234 tokens · 2 tries</title>" in svg
-
-
-def test_a_drawing_inside_a_page_has_links_and_no_style():
-    told = report(fetch="done", trends="running")
-    svg = to_inline_svg(told, lambda step: f'/goals/goal?step={step}&x="')
-    assert "<style" not in svg
-    assert "<script" not in svg
-    tree = ET.fromstring(svg)
-    links = tree.findall(".//a")
-    assert [(link.get("data-step"), link.get("class")) for link in links] == [
-        ("fetch", "done"),
-        ("trends", "running"),
-        ("odd", "waiting"),
-        ("review", "waiting"),
-    ]
-    assert links[0].get("href") == '/goals/goal?step=fetch&x="'
-    assert links[1].findtext("title") == "趋势分析, skill trend-analysis, running"
-    assert all(link.findtext("title") for link in links)

@@ -104,19 +104,6 @@ async def test_who_leaves_finishes_its_steps_and_hands_the_rest_on(database):
     assert second.begun == ["c"]
 
 
-async def test_a_worker_elsewhere_is_dead_when_its_lease_has_run_out(database):
-    first = Runner(b=60)
-    async with DbosEngine(first, database) as engine:
-        await engine.submit(Goal("orphan", chain("a", "b", "c")))
-        await until(lambda: "b" in first.begun)
-    _put_with(database, "another-machine", "orphan.1.1", lease=1.0)
-    runner = Runner()
-    async with DbosEngine(runner, database, lease=1.0) as engine:
-        report = await engine.wait("orphan", 30)
-        assert report.state == "done"
-    assert runner.begun == ["b", "c"]  # `a` is recorded
-
-
 async def test_a_worker_elsewhere_that_lives_keeps_its_goals(tmp_path):
     database = str(tmp_path / "goals.db")
     async with DbosEngine(None, database) as client:
@@ -198,17 +185,19 @@ async def test_only_the_owner_reads_the_database(tmp_path):
 
 async def test_a_goal_whose_workers_die_is_cancelled_and_can_be_retried(database, monkeypatch):
     monkeypatch.setattr(dbos_runs, "MAX_RECOVERIES", 2)
-
+    begun: list[list[str]] = []
     for _ in range(2):
         runner = Runner(b=60)
         async with DbosEngine(runner, database, lease=0.3) as engine:
             await engine.submit(Goal("killer", chain("a", "b")))
             await until(lambda: "b" in runner.begun)  # noqa: B023
+        begun.append(runner.begun)
         _put_with(database, "another-machine", "killer.1.1", lease=-1)
     async with DbosEngine(Runner(), database, lease=0.3) as engine:
         report = await engine.wait("killer", 20)
         assert (report.state, report.steps["a"].state) == ("cancelled", "done")
         assert report.reason == "Its workers died 2 times"
+        assert begun == [["a", "b"], ["b"]]  # `a` is recorded
         await engine.retry("killer")
         assert (await engine.wait("killer", 10)).state == "done"
 
@@ -221,3 +210,16 @@ async def test_what_a_process_for_one_goal_leaves_behind_is_done_by_others(datab
         await until(lambda: runner.begun)
     async with DbosEngine(Runner(), database) as engine:
         assert (await engine.wait("mine", 10)).state == "done"
+
+
+async def test_nothing_is_left_in_the_tables(tmp_path):
+    async with DbosEngine(Runner(), str(tmp_path / "goals.db")) as engine:
+        await engine.submit(Goal("one", chain("a", "b")))
+        await engine.wait("one", 20)
+        await engine.retry("one", from_step="b")
+        await engine.wait("one", 20)
+        await engine.forget("one")
+        store = DbosTables(str(tmp_path / "goals.db"))
+        for table in ("workflow_status", "operation_outputs", "satchel_outputs", "satchel_answers"):
+            assert store.rows(f"SELECT count(*) FROM {table}")[0][0] == 0, table
+        store.close()

@@ -1,10 +1,14 @@
-"""Engines made from settings alone."""
+"""Engines made from settings alone, and what they may use of other packages."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from satchel.errors import SettingsError
+from satchel.errors import InvalidInput, SettingsError
+from satchel.goals import engines
 from satchel.goals.engines.factory import (
     database_url,
     is_shared,
@@ -52,5 +56,18 @@ def test_addresses_are_read_or_refused(settings):
     assert temporal_address("there/mine") == ("there:7233", "mine", "satchel")
     with pytest.raises(SettingsError):
         temporal_address("a/b/c/d")
-    with pytest.raises(SettingsError):
-        database_url(settings(), "mysql://there")
+    with pytest.raises(InvalidInput, match="`mysql` is not valid"):
+        open_engine(settings(), "dbos:mysql://there")
+
+
+@pytest.mark.parametrize("package", ["dbos", "temporal"])
+def test_no_private_name_of_the_package_is_used(package):
+    files = [*Path(engines.__file__).parent.glob(f"{package}*.py")]
+    assert len(files) >= 3
+    private = {
+        f"{file.name}: {name}"
+        for file in files
+        for name in re.findall(r"(?<!\bself)\.(_[a-z]\w*)| import (_\w+)", file.read_text("utf-8"))
+        if name[0] != "_replace"  # of our named tuples
+    }
+    assert private == set()

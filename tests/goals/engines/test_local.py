@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 
 import pytest
 
 from goal_plans import QUICK, Runner
-from satchel.errors import Conflict
+from satchel.errors import Conflict, NotFound
 from satchel.goals.engines.local import LocalEngine
+from satchel.goals.engines.local_journal import Journal
 from satchel.goals.model import Answer, Goal, Plan, Step
 
 PLAN = Plan("g", (Step("a", prompt="x"), Step("b", prompt="{{steps.a.output}}")), retry=QUICK)
@@ -38,7 +40,7 @@ async def test_a_fault_of_the_disk_is_said(tmp_path):
     runner = Runner()
     async with LocalEngine(runner, str(tmp_path)) as engine:
         await engine.submit(Goal("g", LONG))
-        held = engine._store.loaded["g"]  # noqa: SLF001
+        held = engine._loaded["g"]  # noqa: SLF001
         while "long" not in runner.began:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -51,22 +53,6 @@ async def test_a_fault_of_the_disk_is_said(tmp_path):
 
 
 # --- with a folder ------------------------------------------------------------------------
-
-
-async def test_an_engine_that_is_closed_leaves_goals_to_be_resumed(tmp_path):
-    async with LocalEngine(Runner(), str(tmp_path)) as engine:
-        await engine.submit(Goal("g", LONG))
-        await engine.wait("g", 0.05)
-    runner = Runner()
-    async with LocalEngine(runner, str(tmp_path)) as engine:
-        report = await engine.report("g")
-        assert report.state == "queued"
-        assert "resume" in report.reason
-        assert (await engine.wait("g")).state == "queued"
-        assert [line.state for line in await engine.list()] == ["queued"]
-        assert (await engine.resume("g")).state == "running"
-        await engine.wait("g", 0.05)
-        assert runner.began == ["long"]
 
 
 async def test_without_a_runner_goals_wait_for_one(tmp_path):
@@ -172,10 +158,37 @@ def test_journals_without_checksums_are_read(tmp_path):
     assert _looked_at(str(tmp_path)).state == "damaged"
 
 
-async def test_a_cancelled_goal_is_not_resumed_without_a_word():
-    async with LocalEngine(Runner()) as engine:
-        await engine.submit(Goal("g", LONG))
-        await engine.cancel("g")
-        with pytest.raises(Conflict, match="was cancelled") as caught:
-            await engine.resume("g")
-        assert "retry" in caught.value.hint
+def test_who_waits_for_the_lock_of_a_goal_that_is_removed_gets_a_new_one(tmp_path):
+    folder = str(tmp_path / "goal")
+    mine = Journal(folder)
+    assert mine.lock()
+    mine.begin(Goal("g", PLAN), 1.0)
+    other, third = Journal(folder), Journal(folder)
+    taken: list[bool] = []
+    waiting = threading.Thread(target=lambda: taken.append(other.lock(5)))
+    waiting.start()
+    waiting.join(0.2)
+    mine.remove()
+    waiting.join()
+    assert taken == [True]
+    assert not third.lock(0)  # one lock, and not a file that is gone
+    assert other.submitted_at() is None
+    other.unlock()
+
+
+async def test_a_goal_that_another_process_runs_is_not_removed(tmp_path):
+    folder = str(tmp_path / "state")
+    async with LocalEngine(Runner(), folder) as engine:
+        await engine.submit(Goal("g", PLAN))
+        await engine.wait("g")
+        other = Journal(os.path.join(folder, "goals", "g"))
+        assert other.lock()
+        try:
+            with pytest.raises(Conflict):
+                await engine.forget("g")
+        finally:
+            other.unlock()
+        await engine.forget("g")
+        for name in ("g", "", "..", "../goals"):
+            with pytest.raises(NotFound):
+                await engine.forget(name)

@@ -6,7 +6,6 @@ What every engine must do is in `tests/goals/test_conformance.py`.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 from datetime import timedelta
@@ -26,7 +25,7 @@ from temporal_server import TemporalServer
 from temporal_work import Logged, WorkerProcess, moments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -61,10 +60,6 @@ async def until(held: Callable[[], bool], seconds: float = 30.0) -> None:
 
 def began(folder: Path, step: str) -> list[Any]:
     return [one for one in moments(str(folder)) if one.kind == "began" and one.step == step]
-
-
-def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(body())
 
 
 @pytest.mark.timeout(90)
@@ -170,6 +165,8 @@ async def test_without_any_worker_goals_are_seen_answered_and_cancelled(
         assert [one.id for one in await alone.list()] == [idle.id]
         with pytest.raises(Refused):
             await alone.work()
+        with pytest.raises(Refused, match="retention"):
+            await alone.forget(idle.id)
         worker = TemporalEngine(Logged(str(tmp_path)), address=temporal_server.address, queue=queue)
         async with worker:
             assert (await alone.wait(idle.id, 20)).state == "done"
@@ -221,7 +218,7 @@ async def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
     """When this fails, code between `execute` and the workflow orders its calls otherwise.
 
     Goals that run at that moment would stand still: guard the change with `workflow.patched`.
-    `python tests/goals/engines/test_temporal.py ADDRESS` writes the history anew for new ones.
+    `temporal workflow show --output json` writes the history of a goal.
     """
     from temporalio.client import WorkflowHistory
     from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
@@ -234,38 +231,3 @@ async def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
     await replayer.replay_workflow(history)
-
-
-async def record(address: str) -> str:
-    """The history of a goal in which everything happens that a workflow does."""
-    from tempfile import mkdtemp
-
-    runner = Logged(mkdtemp())
-    queue = f"queue-{uuid4().hex[:12]}"
-    async with TemporalEngine(runner, address=address, queue=queue) as engine:
-        wanted = goal(
-            *chain("one", "sleep 0.2", "{{steps.s1.output}}"),
-            *(Step(f"f{n}", prompt="x", needs=("s0",)) for n in range(6)),
-            Step("bad", prompt="break", needs=("s0",), on_failure="skip_dependents"),
-            Step("left-out", prompt="x", needs=("bad",)),
-            Step("ask", "human", prompt="May {{steps.f0.output}}?", needs=("f0", "f5")),
-            Step("end", prompt="{{steps.ask.output}} {{inputs.who}}", needs=("ask", "s2")),
-            inputs={"who": "you"},
-            parallel=3,
-        )
-        await engine.submit(wanted)
-        await engine.wait(wanted.id)
-        await engine.answer(wanted.id, "ask", Answer(value="yes", by="me"))
-        report = await engine.wait(wanted.id)
-        assert report.state == "partial", report
-        client = await connect(address, "")
-        return (await client.get_workflow_handle(wanted.id).fetch_history()).to_json()
-
-
-if __name__ == "__main__":
-    import sys
-
-    recorded = asyncio.run(record(sys.argv[1]))
-    with open(HISTORY, "w", encoding="utf-8") as output:
-        json.dump(json.loads(recorded), output, ensure_ascii=False)
-        output.write("\n")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
-import zipfile
 from hashlib import sha256
 
 import pytest
@@ -16,18 +14,6 @@ from satchel.errors import Changed, InvalidInput, NotFound, ServerFailed, Unsafe
 
 INDEX = ".well-known/agent-skills/index.json"
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
-
-
-def digest(data: bytes) -> str:
-    return f"sha256:{sha256(data).hexdigest()}"
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for path, data in files.items():
-            archive.writestr(path, data)
-    return stream.getvalue()
 
 
 class Site:
@@ -41,16 +27,14 @@ class Site:
         self.put("code-review", "skill-md", "code-review/SKILL.md", skill_text("code-review"))
         files = {"SKILL.md": skill_text("wrangler"), "scripts/run.sh": b"#!/bin/sh\necho 1\n"}
         self.put("wrangler", "archive", "/.well-known/agent-skills/wrangler.tar.gz", pack(files))
-        files = {"SKILL.md": skill_text("zipped"), "notes.md": b"Notes.\n"}
-        self.put("zipped", "archive", "zipped.zip", zipped(files))
 
     def put(self, name: str, kind: str, url: str, data: bytes, **changes) -> None:
         """A file below the folder of the index, and its row."""
         path = self.folder / ".well-known/agent-skills" / url.rpartition("agent-skills/")[2]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        about = f"What {name} does."
-        row = {"name": name, "type": kind, "description": about, "url": url, "digest": digest(data)}
+        row = {"name": name, "type": kind, "description": f"What {name} does.", "url": url}
+        row["digest"] = f"sha256:{sha256(data).hexdigest()}"
         self.skills = [one for one in self.skills if one["name"] != name]
         self.skills.append({**row, **changes})
         self.write()
@@ -70,18 +54,18 @@ def site(tmp_path):
 
 
 def test_one_skill_of_each_type(site, reader):
-    for name in ("code-review", "wrangler", "zipped"):
+    for name in ("code-review", "wrangler"):
         site.traffic.sent.clear()
         reader.install(f"{site.url}#{name}")
         assert len(site.traffic.sent) == 2  # no other skill is downloaded
         place = reader.store.lock()[name].place
         assert (place.kind, place.url) == ("discovery", f"{site.url}#{name}")
     assert (reader.project / ".agents/skills/wrangler/scripts/run.sh").exists()
-    assert [one.state for one in reader.store.verify()] == ["intact"] * 3
+    assert [one.state for one in reader.store.verify()] == ["intact"] * 2
 
 
 def test_of_several_skills_one_is_chosen(site, reader):
-    with pytest.raises(InvalidInput, match="There are 3 skills in it: `code-review`") as caught:
+    with pytest.raises(InvalidInput, match="There are 2 skills in it: `code-review`") as caught:
         reader.install(site.url)
     assert "index.json#NAME" in caught.value.hint
     del site.skills[1:]
@@ -137,9 +121,3 @@ def test_another_schema(site, reader):
     site.write(**{"$schema": "https://example.com/0.1.0"})
     with pytest.raises(ServerFailed):
         reader.install(site.url)
-
-
-def test_only_https_from_other_machines(reader):
-    with pytest.raises(InvalidInput) as caught:
-        reader.install(f"http://example.com/{INDEX}")
-    assert "https://example.com" in caught.value.hint

@@ -12,33 +12,23 @@ import tomllib
 import pytest
 
 from satchel.cli.main import run
-from satchel.store.hub_client.ed25519 import key_fingerprint
+from satchel.store.signing import key_fingerprint
 
 
 @pytest.fixture
-def made(tmp_path, reader, monkeypatch, capsys):
-    """A hub that was built from a folder of skills."""
-    skill = tmp_path / "skills/acme/pdf-forms"
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text(
-        "---\nname: pdf-forms\ndescription: Fills in PDF forms. Use for applications.\n"
-        'metadata:\n  version: "1.0.0"\n---\nFill in the form.\n'
-    )
-    monkeypatch.chdir(tmp_path)
-    key = str(tmp_path / "hub.key")
-    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "keeper", "-f", key]
-    subprocess.run(words, check=True)
-    name = ["--name", "skills.acme.example"]
-    assert run(["hub", "init", "hub", *name, "--key", key]) == 0
-    assert run(["hub", "build", "hub", "skills", "--key", key]) == 0
+def made(tmp_path, reader, monkeypatch, shell, write_skill):
+    """The folder of a hub that was built from a folder of skills."""
+    write_skill("acme/pdf-forms", text="Fill in the form.")
+    shell.init("hub")
+    shell.build("hub", "skills")
     monkeypatch.chdir(reader.project)
-    capsys.readouterr()
     return tmp_path
 
 
-def test_add_asks_for_the_key_and_pins_it(made, reader, capsys):
+def test_add_asks_for_the_key_and_pins_it(made, reader, capsys, keys):
     hub = str(made / "hub")
-    public = (made / "hub.key.pub").read_text()
+    with open(keys["hub"] + ".pub") as stream:
+        public = stream.read()
     mark = key_fingerprint(public)
     assert run(["hub", "add", hub]) == 4  # there is nobody to ask
     assert mark in capsys.readouterr().err
@@ -46,14 +36,23 @@ def test_add_asks_for_the_key_and_pins_it(made, reader, capsys):
     assert "not SHA256:other" in capsys.readouterr().err
     file = reader.project / "satchel.toml"
     assert run(["hub", "add", "nowhere", "-y"]) == 3
-    assert run(["hub", "add", "http://example.com", "-y"]) == 2
+    for url, words in (
+        ("http://example.com", "Plain http is only for this machine"),
+        ("git+ssh://git@host.example/x.git", "or a folder"),
+        ("s3://skills", "or a folder"),
+    ):
+        capsys.readouterr()
+        assert run(["hub", "add", url, "-y"]) == 2
+        assert words in capsys.readouterr().err
+    assert run(["hub", "add", hub, "--key", "nofile.pub"]) == 3
+    assert "There is no file `nofile.pub`" in capsys.readouterr().err
     assert not file.exists()
     file.write_text("budget = 9000")
     assert run(["hub", "add", hub, "--key", mark]) == 0
     table = tomllib.loads(file.read_text())
     key = " ".join(public.split()[:2])
     assert table == {"budget": 9000, "hubs": {"skills.acme.example": {"url": hub, "key": key}}}
-    assert run(["hub", "add", hub, "--key", str(made / "hub.key.pub")]) == 0  # as it is
+    assert run(["hub", "add", hub, "--key", keys["hub"] + ".pub"]) == 0  # as it is
     assert tomllib.loads(file.read_text()) == table
     shutil.copytree(hub, made / "copy")
     assert run(["hub", "add", str(made / "copy"), "-y"]) == 4
@@ -80,14 +79,13 @@ def test_commands(made, reader, capsys, monkeypatch):
     assert "acme/pdf-forms@1.0.0 (SHA256:" in capsys.readouterr().out
     assert run(["verify"]) == 0
     assert run(["update", "-y"]) == 0
-    assert run(["search", "--hub", "fill in a pdf form"]) == 0
+    assert run(["search", "--hub", "pdf forms from merged pull requests"]) == 0
     out, err = capsys.readouterr()
     assert "acme/pdf-forms" in out
     assert "satchel install acme/pdf-forms" in err
-    assert run(["search", "--hub", "--json", "fill in a pdf form"]) == 0
+    assert run(["search", "--hub", "--json", "pdf forms from merged pull requests"]) == 0
     found = json.loads(capsys.readouterr().out)["skills"][0]
     assert found["ref"] == "skills.acme.example/acme/pdf-forms"
-    assert run(["search", "--hub", "--block", "form"]) == 2
     assert run(["undo"]) == 0
     assert not (reader.project / ".agents/skills/pdf-forms").exists()
 

@@ -9,8 +9,9 @@ import pytest
 
 from hub.reader.tiny_hub import Key, TinyHub, serving
 from satchel import Satchel
-from satchel.errors import Changed, Conflict, InvalidInput, NotFound, SatchelError, SettingsError
-from satchel.store.hub_client.ed25519 import key_fingerprint
+from satchel.errors import Changed, InvalidInput, NotFound, Refused, SatchelError, SettingsError
+from satchel.store.hub_client.hubs import Hubs
+from satchel.store.signing import key_fingerprint
 
 GREET = "acme/greet"
 
@@ -29,17 +30,6 @@ def test_install_pins_publisher_version_and_hub(hub, reader):
     assert any(key_fingerprint(hub.publisher.public) in note for note in step.notes)
     assert any("no findings (not a promise)" in note for note in step.notes)
     assert reader.install(f"{GREET}@^1")[0].kind == "same"
-
-
-@pytest.mark.parametrize(
-    ("wanted", "version"),
-    [("", "2.0.0"), ("@1.0.0", "1.0.0"), ("@^1", "1.1.0"), ("@^1.0.0", "1.1.0")],
-)
-def test_ranges(hub, reader, wanted, version):
-    hub.release(GREET, "2.0.0", "New.")
-    hub.build()
-    reader.install(GREET + wanted)
-    assert reader.place.commit == version
 
 
 @pytest.mark.parametrize(
@@ -90,15 +80,6 @@ def test_update_verify_undo_and_locked(hub, reader):
     assert reader.update("greet", ref="^2")[0].after.place.commit == "2.0.0"
 
 
-def test_an_edited_skill_is_not_updated(hub, reader):
-    reader.install(f"{GREET}@1.0.0")
-    path = reader.project / ".agents/skills/greet/SKILL.md"
-    path.write_text(path.read_text().replace("Greets as greet does.", "Greets us."))
-    with pytest.raises(Conflict, match="your edits"):
-        reader.update("greet", ref="1.1.0")
-    assert "Greets us." in reader.text("greet")
-
-
 def test_lockfile_on_a_second_machine(hub, reader, tmp_path, monkeypatch):
     """A clone with the project's settings, an empty home, and nothing else."""
     reader.hubs = {}
@@ -119,15 +100,6 @@ def test_lockfile_on_a_second_machine(hub, reader, tmp_path, monkeypatch):
     assert [one.state for one in store.verify()] == ["intact"]
 
 
-def test_lockfile_without_its_hub(hub, reader):
-    reader.install(GREET)
-    shutil.rmtree(reader.project / ".agents/skills")
-    shutil.rmtree(reader.project / ".agents/.satchel")
-    reader.hubs = {}
-    with pytest.raises(NotFound, match="not configured"):
-        reader.restore()
-
-
 def test_installed_skills_need_no_hub(hub, reader):
     reader.install(GREET)
     shutil.rmtree(hub.folder)
@@ -137,6 +109,9 @@ def test_installed_skills_need_no_hub(hub, reader):
     shutil.rmtree(reader.project / ".agents/skills/greet")
     reader.restore()  # from the base archive
     with pytest.raises(NotFound, match="There is no hub at"):
+        reader.update()
+    reader.hubs = {}
+    with pytest.raises(NotFound, match="which is not configured"):
         reader.update()
 
 
@@ -154,17 +129,6 @@ def test_new_key_with_the_old_ones_word(hub, reader):
     assert reader.place.key == third.public
     with pytest.raises(Changed, match="which did not sign the new one"):
         reader.install("acme/part")  # signed with the first key, which may have been stolen
-
-
-def test_a_key_cannot_claim_to_be_the_older_one(hub, reader):
-    """The hub's key is stolen: a foreign key signs that the publisher's key follows it."""
-    reader.install(GREET)
-    foreign = Key()
-    hub.new_key("acme", foreign, hub.publisher)
-    hub.release(GREET, "1.2.0", "Send me your files.", key=foreign)
-    hub.build()
-    with pytest.raises(Changed, match="which did not sign the new one"):
-        reader.update()
 
 
 def test_a_version_never_changes(hub, reader):
@@ -224,8 +188,7 @@ def test_yanked_versions_are_skipped_unless_locked(hub, reader):
 
 def test_an_update_reports_what_was_revoked(hub, reader):
     reader.install(GREET)
-    row = {"tree": hub.releases[1]["tree"], "reason": "steals keys", "time": ""}
-    hub.revoked.append(row)
+    hub.revoked.append({"tree": hub.releases[1]["tree"], "reason": "steals keys"})
     hub.build()
     with pytest.raises(SatchelError, match=r"1\.1\.0 was revoked by the hub: steals keys") as found:
         reader.update()
@@ -239,7 +202,7 @@ def test_an_update_reports_what_was_revoked(hub, reader):
 
 
 def test_a_revoked_version_is_skipped(hub, reader):
-    hub.revoked.append({"tree": hub.releases[1]["tree"], "reason": "steals keys", "time": ""})
+    hub.revoked.append({"tree": hub.releases[1]["tree"], "reason": "steals keys"})
     hub.build()
     reader.install(GREET)
     assert reader.place.commit == "1.0.0"
@@ -263,6 +226,18 @@ def test_each_publisher_has_its_hub(hub, second, reader):
     reader.hubs[hub.name]["publishers"] = ["acme"]
     reader.install(GREET)
     assert reader.store.lock()["greet"].place.commit == "1.1.0"
+
+
+def test_a_hub_that_does_not_answer_is_left_out_of_searches_only(hub, second, reader):
+    reader.hubs = {**hub.settings, **second.settings}
+    shutil.rmtree(second.folder)
+    with pytest.raises(Refused, match="has `acme/part` too"):
+        reader.install("acme/part")
+    answer, total, left_out = Hubs.of(reader.satchel.settings).search("greet")
+    assert (answer.matches[0].name, total) == (GREET, 2)
+    assert "`second.example` was left out" in left_out[0]
+    reader.hubs[hub.name]["publishers"] = ["acme"]
+    reader.install("acme/part")
 
 
 def write_hub(file, hub, **more) -> None:
@@ -304,13 +279,11 @@ def test_a_project_cannot_change_a_hub_of_the_user(hub, second, reader):
     "change",
     [
         {"key": "ssh-rsa AAAA"},
-        {"key": ""},
         {"publishers": "acme"},
         {"url": ""},
         {"url": "http://skills.acme.example"},
         {"url": "https://me:secret@skills.acme.example"},
         {"url": "https://skills.acme.example/?token=secret"},
-        {"url": "ftp://skills.acme.example"},
     ],
 )
 def test_settings_that_cannot_be_used(hub, reader, change):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from hub.reader.tiny_hub import TinyHub, serving
@@ -33,7 +31,7 @@ def shop(tmp_path, reader):
 
 
 def found(reader, words: str) -> list[str]:
-    answer, _ = Hubs.of(reader.satchel.settings).search(words)
+    answer, _, _ = Hubs.of(reader.satchel.settings).search(words)
     return [match.name for match in answer.matches]
 
 
@@ -61,13 +59,8 @@ def test_the_list_is_cached_and_updated_by_segment(shop, reader):
 
 def test_a_damaged_cache_is_read_again(shop, reader):
     found(reader, "review")
-    (folder,) = (
-        entry.path for entry in os.scandir(reader.home / "satchel/cache/hubs")
-        if not entry.name.startswith("index-")
-    )  # fmt: skip
-    for entry in os.scandir(folder):
-        with open(entry.path, "wb") as file:
-            file.write(b"x")
+    for path in (reader.home / "satchel/cache/hubs").glob("[!i]*/*"):
+        path.write_bytes(b"x")
     assert found(reader, "review a pull request")[0] == "bits/review"
 
 
@@ -87,10 +80,10 @@ def test_a_hub_that_is_too_large(shop, reader):
         found(reader, "review")
 
 
-@pytest.mark.parametrize("row", [{"name": "../x", "description": ""}, {"name": "acme/x"}, {}])
+@pytest.mark.parametrize("row", [{"name": "../x", "description": ""}, {}])
 def test_a_hostile_list(shop, reader, row):
     segment = shop.put("search", pack_rows([row]))
-    shop.build(search=shop.put("search", pack_rows([{"segment": segment, "skills": 1}])))
+    shop.build(search=shop.put("search", pack_rows([{"segment": segment}])))
     hubs = Hubs.of(reader.satchel.settings)
     with pytest.raises(Changed, match="is damaged"):
-        listed_skills(hubs.client(hubs.all[0]))
+        listed_skills(hubs.clients[0])

@@ -5,11 +5,8 @@ The real writer refuses to build most of it. Keys are made in the process.
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
 import posixpath
-import tarfile
 from base64 import b64encode
 from contextlib import contextmanager
 from typing import Any
@@ -17,24 +14,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from http_answers import answering, reply
+from satchel.hub.publish import pack_blob
 from satchel.skill.file_tree import MemoryTree
-from satchel.store.hub_client.ed25519 import key_text, signed_data
-from satchel.store.hub_client.format import (
-    CHANGE_NAMESPACE,
-    Commit,
-    HubState,
-    bin_number,
-    change_statement,
-    commit_path,
-    content_path,
-    digest_hex,
-    low_bits,
-    pack_rows,
-    render_commit,
-    render_state,
-    skip_target,
-    timestamp,
-)
+from satchel.store.hub_client import format as files
+from satchel.store.hub_client.format import Commit, HubFiles, HubState, signed_data
 from satchel.store.sources.base import subtree
 from satchel.store.trees import HashedTree
 
@@ -46,13 +29,14 @@ class Key:
 
     def __init__(self) -> None:
         self._private = Ed25519PrivateKey.generate()
-        self.public = key_text(self._private.public_key().public_bytes_raw())
+        raw = b"\0\0\0\x0bssh-ed25519\0\0\0 " + self._private.public_key().public_bytes_raw()
+        self.public = f"ssh-ed25519 {b64encode(raw).decode()}"
 
     def sign(self, data: bytes, namespace: str) -> str:
         return b64encode(self._private.sign(signed_data(namespace, data))).decode()
 
     def sign_change(self, change: dict, hub: str = NAME) -> str:
-        return self.sign(change_statement(change, hub), CHANGE_NAMESPACE)
+        return self.sign(files.change_statement(change, hub), files.CHANGE_NAMESPACE)
 
 
 def skill_text(name: str, body: str = "Say hello.", about: str = "") -> bytes:
@@ -60,27 +44,21 @@ def skill_text(name: str, body: str = "Say hello.", about: str = "") -> bytes:
     return f"---\nname: {name}\ndescription: {about}\n---\n{body}\n".encode()
 
 
-def tree_of(files: dict[str, bytes]) -> str:
-    return HashedTree(subtree(MemoryTree(files))).digest
+def tree_of(content: dict[str, bytes]) -> str:
+    return HashedTree(subtree(MemoryTree(content))).digest
 
 
-def pack(files: dict[str, bytes]) -> bytes:
+def pack(content: dict[str, bytes]) -> bytes:
     """A tar.gz as the writer makes it; paths are taken as they are."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for path in sorted(files):
-            entry = tarfile.TarInfo(path)
-            entry.size = len(files[path])
-            archive.addfile(entry, io.BytesIO(files[path]))
-    return gzip.compress(stream.getvalue(), mtime=0)
+    return pack_blob(MemoryTree(content))
 
 
-class TinyHub:
+class TinyHub(HubFiles):
     """A hub in a folder; `build` writes everything anew, with a commit for each release."""
 
     def __init__(self, folder, name: str = NAME) -> None:
+        super().__init__(name)
         self.folder = str(folder)
-        self.name = name
         self.key = Key()
         self.publisher = Key()
         self.releases: list[dict] = []
@@ -102,12 +80,12 @@ class TinyHub:
     ) -> dict:
         """Add a release; `changes` replace fields after signing, `files` the archive's content."""
         signer = key or self.publisher
-        files = {"SKILL.md": skill_text(name.partition("/")[2], body)}
-        blob = pack(changes.pop("files", files))
+        content = {"SKILL.md": skill_text(name.partition("/")[2], body)}
+        blob = pack(changes.pop("files", content))
         row = {
-            "name": name, "version": version, "tree": changes.pop("tree", tree_of(files)),
-            "blob": self.put("blobs", blob), "size": len(blob), "count": len(self.releases) + 1,
-            "time": timestamp(), "description": f"Greets as {name}.", "license": "MIT",
+            "name": name, "version": version, "tree": changes.pop("tree", tree_of(content)),
+            "blob": self.put("blobs", blob), "size": len(blob),
+            "time": files.timestamp(), "description": f"Greets as {name}.", "license": "MIT",
             "scan": "no findings", "key": signer.public, "yanked": "",
         }  # fmt: skip
         row["signature"] = signer.sign_change({"type": "release", **row}, self.name)
@@ -119,8 +97,7 @@ class TinyHub:
         """Replace a publisher's key, signed by the old one or by `signer`."""
         row = {"publisher": publisher, "key": new.public, "previous": old.public}
         signature = (signer or old).sign_change({"type": "publisher", **row}, self.name)
-        by = "publisher" if signer is None else "hub"
-        self.keys.append({**row, "signature": signature, "by": by, "count": 1})
+        self.keys.append({**row, "signature": signature})
 
     def write(self, path: str, data: bytes) -> None:
         full = os.path.join(self.folder, path)
@@ -128,13 +105,13 @@ class TinyHub:
         with open(full, "wb") as file:
             file.write(data)
 
-    def read(self, path: str) -> bytes:
+    def get(self, path: str, limit: int = 0) -> bytes:
         with open(os.path.join(self.folder, path), "rb") as file:
             return file.read()
 
     def put(self, folder: str, data: bytes) -> str:
-        digest = digest_hex(data)
-        self.write(content_path(folder, digest), data)
+        digest = files.digest_hex(data)
+        self.write(files.content_path(folder, digest), data)
         return digest
 
     def build(self, **changes) -> HubState:
@@ -143,46 +120,40 @@ class TinyHub:
         self.count = max(self.count, len(self.releases))
         digests = {0: ""}
         for number in range(1, self.count + 1):
-            data = render_commit(Commit(
-                number, digests[number - 1], digests[skip_target(number)], "0" * 64, self.history
-            ))  # fmt: skip
-            self.write(commit_path(number), data)
-            digests[number] = digest_hex(data)
+            skip = digests[files.skip_target(number)]
+            commit = Commit(number, digests[number - 1], skip, "0" * 64, self.history)
+            data = files.render_row(commit._asdict())
+            self.write(files.commit_path(number), data)
+            digests[number] = files.digest_hex(data)
         state = HubState(
-            self.name, self.key.public, self.count, digests[self.count], self._index(),
-            self.put("revoked", pack_rows(self.revoked)), self._search(),
-            len({row["name"] for row in self.releases}), timestamp(),
+            self.name, self.key.public, self.count, digests[self.count],
+            self.index(self.releases + self.keys),
+            self.put("revoked", files.pack_rows(self.revoked)), self._search(),
+            len({row["name"] for row in self.releases}), files.timestamp(),
         )._replace(**changes)  # fmt: skip
-        self.write("state", render_state(state, signer.sign))
+        self.write("state", files.render_state(state, signer.sign))
         return state
 
-    def _index(self) -> str:
-        low = low_bits(self.bits)
-        bins: list[list[dict]] = [[] for _ in range(1 << self.bits)]
-        for row in self.releases:
-            bins[bin_number(row["name"], self.bits)].append(row)
-        for row in self.keys:
-            bins[bin_number(row["publisher"], self.bits)].append(row)
-        digests = [self.put("index", pack_rows(rows)) for rows in bins]
-        middles = [
-            self.put("index", pack_rows({"bin": one} for one in digests[at : at + (1 << low)]))
-            for at in range(0, len(digests), 1 << low)
-        ]
-        rows = [{"bits": self.bits}, *({"middle": one} for one in middles)]
-        return self.put("index", pack_rows(rows))
+    def _shards(self, folder: str, rows: list[dict], bits: int) -> list[str]:
+        shards: list[list[dict]] = [[] for _ in range(1 << bits)]
+        for row in rows:
+            name = row.get("name") or str(row["publisher"])
+            shards[files.bin_number(name, bits)].append(row)
+        return [self.put(folder, files.pack_rows(one)) for one in shards]
+
+    def index(self, rows: list[dict]) -> str:
+        """Write an index; returns its digest."""
+        low = 1 << files.low_bits(self.bits)
+        bins = [{"bin": one} for one in self._shards("index", rows, self.bits)]
+        parts = [bins[at : at + low] for at in range(0, len(bins), low)]
+        middles = [{"middle": self.put("index", files.pack_rows(part))} for part in parts]
+        return self.put("index", files.pack_rows([{"bits": self.bits}, *middles]))
 
     def _search(self) -> str:
-        newest = {row["name"]: row for row in self.releases}
-        parts: dict[int, list[dict]] = {}
-        for name in sorted(newest):
-            fields = ("name", "version", "description")
-            row = {key: newest[name][key] for key in fields}
-            parts.setdefault(bin_number(name, 1), []).append(row)
-        rows = [
-            {"segment": self.put("search", pack_rows(parts[at])), "skills": len(parts[at])}
-            for at in sorted(parts)
-        ]
-        return self.put("search", pack_rows(rows))
+        fields = ("name", "version", "description")
+        newest = {row["name"]: {key: row[key] for key in fields} for row in self.releases}
+        made = self._shards("search", list(newest.values()), 1)
+        return self.put("search", files.pack_rows({"segment": one} for one in made))
 
 
 class Traffic:

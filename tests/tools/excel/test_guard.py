@@ -51,11 +51,6 @@ def tried(excel):
     return call
 
 
-def test_an_ordinary_workbook_passes(excel):
-    excel.bytes("good.xlsx", packed(workbook()))
-    assert excel.call("excel_read", path="good.xlsx", header=False).data["rows"] == [["a", 1]]
-
-
 @pytest.mark.req("E6")
 def test_entities_and_other_encodings_are_not_read(tried):
     assert tried(packed(workbook(**{SHEET: LAUGHS}))) == "unsafe"

@@ -31,10 +31,10 @@ def chat(
 ) -> int:
     for package in ("rich", "prompt_toolkit", "pydantic_ai"):
         require(package, "agent")
-    from satchel.cli.commands.conversation import Conversation
+    from satchel.cli.commands.chat_loop import ChatLoop
 
     context.defaults["builtin"] = True
     name = choose_model(context, model)
     print_packaged_at_start(context)
     with quietly():
-        return Conversation(context, name, limits_of(**limits), ask, yes=yes).run()
+        return ChatLoop(context, name, limits_of(**limits), ask, yes=yes).run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +11,18 @@ from satchel.cli import EXIT_FAILED, EXIT_INCOMPLETE
 from satchel.cli.commands.show import checked, count_problems, show_problems
 from satchel.cli.commands.test import find_subject
 from satchel.cli.console import SEVERITIES, count_skills, one_line, write_json
-from satchel.cli.context import ProgressBar, command, short_path, skill_argument
+from satchel.cli.context import (
+    ProgressBar,
+    broken_folders,
+    command,
+    no_skills,
+    short_path,
+    skill_argument,
+    skill_folders,
+)
 from satchel.cli.options import all_option, flag_option
 from satchel.errors import NotFound, SatchelError
 from satchel.i18n import join_names, say
-from satchel.library.locations import local_folder
 
 if TYPE_CHECKING:
     from satchel.authoring.checklist import CheckReport, CheckResult
@@ -28,13 +35,6 @@ if TYPE_CHECKING:
 
 _TICKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("–", "dim")}
 _LISTS = {"tool": "tool", "packaged": "package", "skill": "SKILL.md"}
-
-
-class CheckTarget(NamedTuple):
-    """A folder to check, and its skill if the library has it."""
-
-    folder: str
-    skill: Skill | None = None
 
 
 @command(
@@ -68,7 +68,7 @@ def check(
         return check_overlap(context, name, strict=strict, as_json=as_json)
     if spec:
         return _check_spec(context, skills, strict=strict, as_json=as_json)
-    targets = [] if packaged and not skills else _targets(context, skills, everything=everything)
+    targets = {} if packaged and not skills else _targets(context, skills, everything=everything)
     unrun: list[Unrun] = []
     proof = unrun if run else None
     reports = _check_all(context, targets, proof)
@@ -87,80 +87,35 @@ def check(
     return status
 
 
-def _targets(context: CliContext, given: tuple[str, ...], *, everything: bool) -> list[CheckTarget]:
+def _targets(
+    context: CliContext, given: tuple[str, ...], *, everything: bool
+) -> dict[str, Skill | None]:
+    """The folders to check, each with its skill if the library has it."""
     from satchel.authoring.check_skill import main_files
 
-    known = {skill.base_dir: skill for skill in _known(context)}
-    if not given:
-        own = ("builtin", "system", "global")
-        found = [
-            CheckTarget(folder, skill)
-            for folder, skill in known.items()
-            if everything or skill.source not in own
-        ]
-        broken = [os.path.dirname(path) for path in _broken(context)]
-        found += [CheckTarget(folder) for folder in broken if folder not in known]
-        if not found:
-            raise NotFound(
-                say("There are no skills here"), say("Run `{command}`", command="satchel new")
-            )
-        return sorted(_once(found), key=lambda target: target.folder)
-    named: list[CheckTarget] = []
+    every = context.satchel.library.every()
+    known = {one.base_dir: one for one in every if not one.origin.remote}
+    found: dict[str, Skill | None] = {}
     for word in given:
-        path = os.path.abspath(os.path.expanduser(word))
-        if os.path.isfile(path):
-            path = os.path.dirname(path)
-        if main_files(path):
-            named.append(CheckTarget(path, known.get(path)))
-        elif os.path.isdir(path):
-            folders = (entry.path for entry in os.scandir(path) if entry.is_dir())
-            inner = sorted(folder for folder in folders if main_files(folder))
-            if not inner and os.path.lexists(os.path.join(path, "skill.yml")):
-                inner = [path]  # the check reports the wrong name
-            if not inner:
+        for folder in skill_folders(context, word):
+            if not main_files(folder) and not os.path.lexists(os.path.join(folder, "skill.yml")):
                 raise NotFound(
                     say("There is no SKILL.md in `{path}`", path=word),
                     say("Run `{command}`", command="satchel new"),
                 )
-            named += [CheckTarget(folder, known.get(folder)) for folder in inner]
-        else:
-            named.append(_by_name(context, word))
-    return _once(named)
-
-
-def _by_name(context: CliContext, name: str) -> CheckTarget:
-    """Find a skill of the library, also a broken one."""
-    folders = [os.path.dirname(path) for path in _broken(context)]
-    broken = next((folder for folder in folders if os.path.basename(folder) == name), None)
-    if broken is not None:
-        return CheckTarget(broken)
-    tools = context.satchel.library.tools().find(name)
-    skill = tools[0].skill if tools else context.find(name)[0]
-    return CheckTarget(local_folder(skill), skill)
-
-
-def _once(targets: list[CheckTarget]) -> list[CheckTarget]:
-    return list({target.folder: target for target in targets}.values())
-
-
-def _known(context: CliContext) -> list[Skill]:
-    """Every skill and tool skill of the library."""
-    return [one for one in context.satchel.library.every() if not one.origin.remote]
-
-
-def _broken(context: CliContext) -> list[str]:
-    library = context.satchel.library
-    problems = [*library.snapshot().problems, *library.tools().problems]
-    names = ("skill.md", "skill.yaml", "skill.yml")
-    return [
-        problem.path
-        for problem in problems
-        if problem.severity == "error" and os.path.basename(problem.path).lower() in names
-    ]
+            found[folder] = known.get(folder)
+    if given:
+        return found
+    own = () if everything else ("builtin", "system", "global")
+    found |= {folder: skill for folder, skill in known.items() if skill.source not in own}
+    found |= {folder: None for folder in broken_folders(context) if folder not in known}
+    if not found:
+        raise no_skills()
+    return dict(sorted(found.items()))
 
 
 def _check_all(
-    context: CliContext, targets: list[CheckTarget], proof: list[Unrun] | None
+    context: CliContext, targets: dict[str, Skill | None], proof: list[Unrun] | None
 ) -> list[CheckReport]:
     """Check the targets; with `proof`, run their programs and add those that were not run to it."""
     from satchel.authoring.check_skill import check_folder
@@ -170,7 +125,7 @@ def _check_all(
     prove = None if proof is None else make_runner(satchel, proof)
     reports: list[CheckReport] = []
     try:
-        for folder, skill in targets:
+        for folder, skill in targets.items():
             listed = None if skill is None else is_listed(satchel, folder)
             reports += check_folder(folder, prove=prove, listed=listed)
     finally:
@@ -247,7 +202,7 @@ def _check_spec(context: CliContext, paths: tuple[str, ...], *, strict: bool, as
     from satchel.skill.problems import Problem
     from satchel.skill.validate import validate_folder
 
-    folders = [target.folder for target in _targets(context, paths, everything=False)]
+    folders = _targets(context, paths, everything=False)
     files = [os.path.join(folder, name) for folder in folders for name in main_files(folder)]
     results: dict[str, list[Problem]] = {}
     for file in dict.fromkeys(files):

@@ -14,7 +14,6 @@ from satchel.cli.context import ProgressBar, command, group, no_such, short_path
 from satchel.cli.options import OneOf, flag_option
 from satchel.errors import Refused
 from satchel.i18n import render, say
-from satchel.presentation.wording import names_of
 from satchel.settings import SETTINGS, load_settings, similar_setting
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ _MAX_CONFIG_BYTES = 1 << 20
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
-@group(
+config = group(
+    "config",
     say("Settings, index, sandbox, completion."),
     "satchel config list",
     "satchel config set shortlist 5",
@@ -43,22 +43,13 @@ _BY_NAME = {setting.name: setting for setting in SETTINGS}
         "sandbox": "commands.config:sandbox",
         "completion": "commands.config:completion",
     },
+    synonyms={
+        "embeddings": "set embeddings",
+        "show": "list",
+        "reindex": "index",
+        "edit": "path",
+    },
 )
-def config(context: CliContext) -> int:
-    """Print help when there is no subcommand."""
-    del context
-    ctx = click.get_current_context()
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-    return 0
-
-
-config.synonyms = {
-    "embeddings": "set embeddings",
-    "show": "list",
-    "reindex": "index",
-    "edit": "path",
-}
 
 
 @command(
@@ -299,9 +290,7 @@ def index(context: CliContext, rebuild: bool, as_json: bool) -> int:
         context.err.line(say("This detector has no index"))
         return 0
     if as_json:
-        missing = [{"name": name, "reason": why} for name, why in made.without_vectors]
-        record = {**made._asdict(), "seconds": round(made.seconds, 3)}
-        write_json({**record, "without_vectors": missing})
+        write_json({**made._asdict(), "seconds": round(made.seconds, 3)})
     else:
         _show_index(context, made, satchel.settings.embeddings)
     return 0
@@ -317,25 +306,9 @@ def _show_index(context: CliContext, made: IndexReport, setting: str) -> None:
         model = one_line(setting or made.vectors)
         text = f"{count_skills(made.embedded)} ({model})"
         out.line(text, "", "  ", lead=[(say("embeddings") + say(": "), "dim")])
-        _show_missing(context, made)
     if made.folder:
         where = one_line(short_path(made.folder))
         out.line(where, "", "  ", lead=[(say("folder") + say(": "), "dim")])
-
-
-def _show_missing(context: CliContext, made: IndexReport) -> None:
-    """Print the skills without an embedding, grouped by reason."""
-    reasons: dict[str, list[str]] = {}
-    for name, why in made.without_vectors:
-        reasons.setdefault(why, []).append(one_line(name))
-    for why, names in reasons.items():
-        shown = names_of(names)
-        context.err.line(
-            say("No embedding for {names}: {reason}", names=shown, reason=one_line(why))
-        )
-
-
-_ESCAPED = "escaped"
 
 
 @command(

@@ -77,23 +77,21 @@ def _by_location(
     locations: Iterable[Location], problems: Iterable[Problem], project: str
 ) -> list[LocationProblems]:
     """Group problems by location, in the order of locations."""
-    groups = [LocationProblems(location.name, location.path, []) for location in locations]
-    singles = {location.name for location in locations if location.single}
+    groups = {one: LocationProblems(one.name, one.path, []) for one in locations}
     rest = LocationProblems(say("settings and the rest"), project, [])
     # The deepest folder wins: `.agents/skills` is inside `.`.
-    deepest = sorted(groups, key=lambda location: -len(location.root))
+    deepest = sorted(groups, key=lambda location: -len(location.path))
     for problem in unique_problems(problems):
-        path = problem.path
-        for location in deepest:
-            inside = is_inside(path, location.root)
-            if inside and (location.title not in singles or os.path.dirname(path) == location.root):
-                if location.title in singles and os.path.basename(path).lower() != "skill.md":
-                    continue
-                location.problems.append(problem)
-                break
-        else:
-            rest.problems.append(problem)
-    return [location for location in (*groups, rest) if location.problems]
+        found = next((groups[one] for one in deepest if _holds(one, problem.path)), rest)
+        found.problems.append(problem)
+    return [location for location in (*groups.values(), rest) if location.problems]
+
+
+def _holds(location: Location, path: str) -> bool:
+    if location.single:
+        folder, file = os.path.split(path)
+        return folder == location.path and file.lower() == "skill.md"
+    return is_inside(path, location.path)
 
 
 def _print_location(out: Screen, location: LocationProblems, *, everything: bool) -> None:

@@ -22,8 +22,8 @@ from satchel.cli.goal_view import (
     print_end,
     print_missing_output,
     print_plan,
+    print_steps,
     report_dict,
-    step_rows,
     summary_dict,
     whole_outputs,
 )
@@ -54,7 +54,8 @@ _MAX_OUTPUT_CHARS = 4_000
 """Longer output is cut; `--json` and `--step` print all of it."""
 
 
-@group(
+goal = group(
+    "goal",
     say("Plan a goal with a model and run its steps."),
     'satchel goal plan "report what happened this week" -o week.yaml',
     "satchel goal run week.yaml",
@@ -71,20 +72,18 @@ _MAX_OUTPUT_CHARS = 4_000
         "remove": "commands.goal:remove",
         "worker": "commands.goal_run:worker",
     },
+    synonyms={
+        "start": "run",
+        "continue": "resume",
+        "approve": "answer",
+        "status": "show",
+        "graph": "show --graph",
+        "delete": "remove",
+        "stop": "cancel",
+        "ls": "list",
+        "rm": "remove",
+    },
 )
-def goal(session: CliContext) -> int:
-    """Print help when there is no subcommand."""
-    del session
-    context = click.get_current_context()
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-    return 0
-
-
-goal.synonyms = {
-    "start": "run", "continue": "resume", "approve": "answer", "status": "show", "stop": "cancel",
-    "graph": "show --graph", "ls": "list", "delete": "remove", "rm": "remove",
-}  # fmt: skip
 
 
 @command(
@@ -249,8 +248,7 @@ def _show(
 
     out = session.out
     out.line(f"{report.id}  {one_line(report.plan.goal)}", "bold")
-    for row in step_rows(out, order(report.plan), report.steps, now=time.time()):
-        out.write(f"{row}\n")
+    print_steps(out, order(report.plan), report.steps, now=time.time())
     print_end(out, report)
     for name, result in report.steps.items():
         if result.state == "asking":
@@ -369,21 +367,25 @@ def remove(
     if bool(goal_ids) == (older is not None):
         raise cannot_combine("GOAL", "--older")  # fmt: skip
 
-    async def remove_goals() -> list[str] | None:
+    async def choose() -> list[str]:
         async with open_engine(context, engine) as opened:
-            found = await _chosen(opened, goal_ids, older)
-            exact = len(found) == 1 and (older is not None or found[0] in goal_ids)
-            if found and not yes and not exact and not _confirm(context, found, as_json=as_json):
-                return None
-            for name in found:
+            if opened.name == "temporal":
+                await opened.forget(goal_ids[0] if goal_ids else "GOAL")  # refuses
+            return await _chosen(opened, goal_ids, older)
+
+    async def forget(names: Sequence[str]) -> None:
+        async with open_engine(context, engine) as opened:
+            for name in names:
                 with suppress(NotFound):  # removed by another process
                     await opened.forget(name)
-            return found
 
-    removed = asyncio.run(remove_goals())
-    if removed is None:
+    removed = asyncio.run(choose())
+    exact = len(removed) == 1 and (older is not None or removed[0] in goal_ids)
+    if removed and not yes and not exact and not _confirm(context, removed, as_json=as_json):
         context.err.line(say("Nothing was changed"))
-    elif as_json:
+        return 0
+    asyncio.run(forget(removed))
+    if as_json:
         write_json({"removed": removed})
     elif not removed:
         context.err.line(say("No goals"))

@@ -15,6 +15,7 @@ from satchel.cli.context import command, read_bytes, read_goal, too_large
 from satchel.cli.options import AnyPath, input_option, model_option
 from satchel.errors import InvalidInput, Refused
 from satchel.i18n import join_names, render, say
+from satchel.presentation.goals import check_plan
 from satchel.tools.selection import hidden_skill_note
 
 if TYPE_CHECKING:
@@ -33,28 +34,24 @@ _MAX_PLAN_BYTES = 4 << 20
     say("Let a model plan a goal, for you to read, edit and run."),
     'satchel goal plan "report what happened this week"',
     'satchel goal plan "report what happened this week" -o week.yaml',
-    'satchel goal plan "review the release" --skill code-review',
 )
 @click.argument("text", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", type=AnyPath(dir_okay=False),
               help=say("Write the plan to this file."))  # fmt: skip
 @model_option()
-@click.option("--skill", "use", multiple=True, metavar="NAME",
-              help=say("Suggest this skill to the model; repeatable."))  # fmt: skip
 @input_option
 def plan(
     context: CliContext,
     text: tuple[str, ...],
     output: str | None,
     model: str | None,
-    use: tuple[str, ...],
     inputs: tuple[str, ...],
     as_json: bool,
 ) -> int:
     from satchel.goals.plan_file import write_plan
 
     goal = read_goal(context, text, "satchel goal plan")
-    made = decompose_goal(context, goal, model, use=use, pairs=inputs)
+    made = decompose_goal(context, goal, model, pairs=inputs)
     written = write_plan(made.plan)
     if output is not None:
         write_file(output, written)
@@ -84,7 +81,6 @@ def decompose_goal(
     goal: str,
     model: str | None,
     *,
-    use: Sequence[str] = (),
     pairs: Sequence[str] = (),
     yes: bool = False,
 ) -> Decomposed:
@@ -101,8 +97,6 @@ def decompose_goal(
 
     satchel = context.satchel
     name = choose_model(context, model)
-    for skill in use:
-        context.find(skill)
     given = read_inputs(pairs, Plan(goal, ()))
     screen = TurnScreen(context.err)
     with quietly():
@@ -115,7 +109,6 @@ def decompose_goal(
                     planner=AgentPlanner(name, limiter=make_limiter(satchel.settings, None)),
                     session=satchel.session(approve=True if yes else None),
                     inputs=given,
-                    use=use,
                 )
             )
         finally:
@@ -155,12 +148,9 @@ def read_plan_file(
     from satchel.goals.plan_checks import errors_in
     from satchel.goals.plan_file import read_plan
 
-    reach = context.satchel.session(approve=True).within_reach() if known else None
-    made, problems = read_plan(
-        _read(path) + "\n",  # a text without a line break would be taken for a path
-        skills=None if reach is None else reach.skills,
-        tools=None if reach is None else reach.tools,
-    )
+    # A text without a line break would be taken for a path.
+    text = _read(path) + "\n"
+    made, problems = check_plan(context.satchel, text) if known else read_plan(text)
     if inputs:
         from satchel.cli.goal_engine import read_inputs
 

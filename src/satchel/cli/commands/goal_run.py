@@ -26,7 +26,6 @@ from satchel.cli.goal_engine import (
     read_inputs,
     require_allowed_tools,
     run_options,
-    worker_command,
 )
 from satchel.cli.goal_wait import parse_answer, run_to_end, stop_on_interrupt, user_name
 from satchel.cli.models import quietly
@@ -46,6 +45,7 @@ from satchel.goals.approvals import retried_plan, unfinished_plan
 from satchel.goals.engines.factory import chosen_engine
 from satchel.goals.model import OVER
 from satchel.i18n import say
+from satchel.presentation.goals import worker_command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -315,7 +315,7 @@ def _run_to_end(
     async def begin_and_report(opened: Engine) -> GoalReport:
         report = await begin(opened)
         if not (here or options.detach or report.state in OVER):
-            command = worker_command(context, report)
+            command = worker_command(context.satchel, report)
             context.err.line(say("Workers run the steps: `{command}`", command=command), "dim")
         return report
 

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel.cli.commands.publish import key_option, print_commit, reason_option, store_argument
+from satchel.cli.commands.publish import (
+    key_option,
+    parse_release,
+    print_commit,
+    read_public_key,
+    reason_option,
+    store_argument,
+)
 from satchel.cli.console import count_skills, one_line, print_error, write_json
 from satchel.cli.context import command, group, no_such
 from satchel.cli.options import AnyPath, dry_run_option, flag_option, missing, wrong_form
 from satchel.errors import Refused
-from satchel.i18n import say
+from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable
 
     from satchel.cli.context import CliContext
-    from satchel.hub.commits import IgnoredChange
-    from satchel.hub.storage import Storage
-
-_TREE = re.compile(r"sha256:[0-9a-f]{64}\Z")
-_HUB_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
-_MAX_KEY_BYTES = 16 << 10
+    from satchel.hub.ledger import IgnoredChange
 
 
-@group(
+hub = group(
+    "hub",
     say("Use, make, check and copy hubs."),
     "satchel hub add https://skills.acme.example",
     "satchel hub init /srv/hub --name skills.acme.example --key hub.key",
@@ -41,17 +42,8 @@ _MAX_KEY_BYTES = 16 << 10
         "check": "commands.hub:check",
         "mirror": "commands.hub:mirror",
     },
+    synonyms={"new": "init", "create": "init", "verify": "check", "copy": "mirror"},
 )
-def hub(context: CliContext) -> int:
-    """Print help when there is no subcommand."""
-    del context
-    ctx = click.get_current_context()
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
-    return 0
-
-
-hub.synonyms = {"new": "init", "create": "init", "verify": "check", "copy": "mirror"}
 
 
 @command(
@@ -67,9 +59,10 @@ hub.synonyms = {"new": "init", "create": "init", "verify": "check", "copy": "mir
 def init(context: CliContext, store: str, name: str, key: str, as_json: bool) -> int:
     from satchel.hub.build import create_hub
     from satchel.hub.storage import open_storage
+    from satchel.store.hub_client.release_name import HUB_NAME
     from satchel.store.signing import SshKey
 
-    if not _HUB_NAME.match(name):
+    if not HUB_NAME.match(name):
         raise wrong_form("--name", "skills.acme.example", name)
     signer = SshKey(key)
     with open_storage(store, create=True) as storage:
@@ -102,21 +95,20 @@ def build(
 
     if key is None and not dry_run:
         raise missing("--key")
-    signer = SshKey(key) if key else None
+    signer = SshKey(key) if key and not dry_run else None
     with open_storage(store) as storage:
-        report = build_hub(
-            storage, signer, skills or "", dry_run=dry_run, pages=_make_site, rebuild=rebuild
-        )
+        report = build_hub(storage, signer, skills or "", pages=True, rebuild=rebuild)
     if as_json:
         refused = [
-            {"name": name, "reason": exc.message, "hint": exc.hint} for name, exc in report.refused
+            {"name": name, "reason": exc.message, "hint": exc.hint}
+            for name, exc in report.refused.items()
         ]
         write_json(
             {
                 "state": report.state._asdict() if report.state else None,
-                "published": list(report.published),
+                "published": report.published,
                 "refused": refused,
-                "revoked": list(report.revoked),
+                "revoked": report.revoked,
                 "ignored": [one._asdict() for one in report.ignored],
             }
         )
@@ -126,7 +118,7 @@ def build(
     for name in report.revoked:
         context.err.line(say("Revoked: {names}", names=one_line(name)), "yellow", "▲ ")
     _print_ignored(context, report.ignored)
-    for name, exc in report.refused:
+    for name, exc in report.refused.items():
         print_error(f"{one_line(name)}: {exc.message}", exc.hint)
     if report.state is not None:
         count = report.state.count
@@ -137,13 +129,7 @@ def build(
     return 1 if report.refused else 0
 
 
-def _make_site(**content: Any) -> Iterator[tuple[str, bytes]]:
-    from satchel.hub.site import SiteContent, site_files
-
-    return site_files(SiteContent(**content))
-
-
-def _print_ignored(context: CliContext, ignored: Sequence[IgnoredChange]) -> None:
+def _print_ignored(context: CliContext, ignored: Iterable[IgnoredChange]) -> None:
     for one in ignored:
         text = say(
             "Ignored in commit {count}: {change}: {reason}",
@@ -169,6 +155,7 @@ def _print_ignored(context: CliContext, ignored: Sequence[IgnoredChange]) -> Non
 def allow(
     context: CliContext, store: str, publisher: str, public: str, key: str, as_json: bool
 ) -> int:
+    from satchel.hub.ledger import open_ledger
     from satchel.hub.publish import allow as register
     from satchel.hub.storage import open_storage
     from satchel.store.hub_client.release_name import is_publisher
@@ -177,22 +164,10 @@ def allow(
     if not is_publisher(publisher):
         raise wrong_form("PUBLISHER", "acme", publisher)
     with open_storage(store) as storage:
-        count = register(storage, publisher, _read_key(public), SshKey(key))
+        public = read_public_key(public)
+        count = register(open_ledger(storage), [publisher], public, SshKey(key))
     print_commit(context, count, as_json=as_json)
     return 0
-
-
-def _read_key(path: str) -> str:
-    """The public key in a file, or given itself, without its comment."""
-    from satchel.store.hub_client.ed25519 import key_text, public_key
-
-    if path.startswith("ssh-"):
-        return key_text(public_key(path))
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
-            return key_text(public_key(stream.read(_MAX_KEY_BYTES)))
-    except OSError as exc:
-        raise no_such(say("file"), path) from exc
 
 
 @command(
@@ -207,31 +182,26 @@ def _read_key(path: str) -> str:
 def revoke(
     context: CliContext, store: str, release: str, reason: str, key: str, as_json: bool
 ) -> int:
+    from satchel.hub.ledger import TREE, open_ledger
     from satchel.hub.publish import revoke as forbid
     from satchel.hub.storage import open_storage
     from satchel.store.signing import SshKey
 
-    if not reason.strip():
-        raise missing("--because")
     with open_storage(store) as storage:
-        tree = release if _TREE.match(release) else _tree_of(storage, release)
-        count = forbid(storage, tree, " ".join(reason.split()), SshKey(key))
+        ledger = open_ledger(storage)
+        tree = release
+        if not TREE.match(release):
+            name, version = parse_release(release)
+            found = ledger.releases(name).get(version)
+            if found is None:
+                raise no_such(say("version"), release)
+            tree = found.tree
+        count = forbid(ledger, tree, reason, SshKey(key))
+        names = [f"{one.name}@{one.version}" for one in ledger.releases_of(tree)]
+    if not as_json:
+        context.err.line(say("Revoked: {names}", names=join_names(map(one_line, names))))
     print_commit(context, count, as_json=as_json)
     return 0
-
-
-def _tree_of(storage: Storage, release: str) -> str:
-    from satchel.hub.commits import Chain, read_state
-    from satchel.store.hub_client.release_name import parse_version, split_request
-
-    found = split_request(release)
-    version = parse_version(found[1]) if found else None
-    if found is None or version is None:
-        raise wrong_form("RELEASE", "acme/release-notes@1.2.0", release)
-    releases = Chain(storage, read_state(storage)).ledger.releases(str(found[0]))
-    if version not in releases:
-        raise no_such(say("version"), release)
-    return releases[version].tree
 
 
 @command(
@@ -244,12 +214,12 @@ def _tree_of(storage: Storage, release: str) -> str:
     "--key", "public", metavar="FILE", type=AnyPath(dir_okay=False), help=say("The hub's key.")
 )
 def check(context: CliContext, store: str, public: str | None, as_json: bool) -> int:
-    from satchel.hub.check import check_hub
+    from satchel.hub.build import check_hub
     from satchel.hub.storage import open_storage
-    from satchel.store.hub_client.ed25519 import key_fingerprint
+    from satchel.store.signing import key_fingerprint
 
     with open_storage(store) as storage:
-        report = check_hub(storage, _read_key(public) if public else "")
+        report = check_hub(storage, read_public_key(public) if public else "")
     record: dict[str, Any] = {
         **report._asdict(),
         "state": report.state._asdict(),
@@ -283,13 +253,13 @@ def check(context: CliContext, store: str, public: str | None, as_json: bool) ->
     "--key", "public", metavar="FILE", type=AnyPath(dir_okay=False), help=say("The hub's key.")
 )
 def mirror(context: CliContext, store: str, target: str, public: str | None, as_json: bool) -> int:
-    from satchel.hub.check import mirror_hub
+    from satchel.hub.build import mirror_hub
     from satchel.hub.storage import open_storage
 
     if store == target:
         raise Refused(say("`{path}` exists already", path=target))
     with open_storage(store) as source, open_storage(target, create=True) as copy:
-        state = mirror_hub(source, copy, _read_key(public) if public else "")
+        state = mirror_hub(source, copy, read_public_key(public) if public else "")
     if as_json:
         write_json(state._asdict())
     else:

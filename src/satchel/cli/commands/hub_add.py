@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tomllib
 from typing import TYPE_CHECKING
 
 import click
 
+from satchel.cli.commands.publish import read_public_key
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command, confirm_change, short_path
 from satchel.cli.options import yes_option
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from satchel.store.hub_client.format import HubState
 
 _MAX_FILE_BYTES = 256 << 10
-_MAX_KEY_BYTES = 4 << 10
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
 
 
 @command(
@@ -42,15 +40,14 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
 @scope_option
 @yes_option()
 def add(context: CliContext, url: str, key: str, scope: str, yes: bool, as_json: bool) -> int:
-    from satchel.store.download import FileReader, is_address
-    from satchel.store.hub_client.client import read_state, require_fresh
-    from satchel.store.hub_client.ed25519 import key_fingerprint
+    from satchel.store.download import is_address
+    from satchel.store.hub_client.client import Hub, HubClient
     from satchel.store.hub_client.hubs import hub_address
+    from satchel.store.signing import key_fingerprint
 
     address = hub_address(url, os.getcwd())
-    state = read_state(FileReader(address))
+    state = HubClient(Hub("", address, "")).state()
     _require_key(state, key)
-    require_fresh(state)
     fingerprint = key_fingerprint(state.key)
     row = {"name": state.hub, "url": address, "key": state.key, "fingerprint": fingerprint}
     err = context.err
@@ -82,42 +79,30 @@ def _settings_file(context: CliContext, scope: str) -> str:
 
 
 def _require_key(state: HubState, key: str) -> None:
-    """Refuse another key than the one that the user expects.
+    """Refuse another key than the one that the user expects."""
+    from satchel.store.hub_client.release_name import HUB_NAME
+    from satchel.store.signing import key_fingerprint
 
-    Raises:
-        Changed: the hub has another key.
-        InvalidInput: the text is no key.
-    """
-    from satchel._fs import read_plain
-    from satchel.store.hub_client.ed25519 import key_fingerprint, key_text, public_key
-
-    if not _NAME.match(state.hub):
+    if not HUB_NAME.match(state.hub):
         raise InvalidInput(say("`{name}` is not valid", name=one_line(state.hub)))
-    if os.path.isfile(key):
-        key = read_plain(key, _MAX_KEY_BYTES).decode("utf-8", "replace")
-    if key and key != key_fingerprint(state.key):
-        expected = key if key.startswith("SHA256:") else key_fingerprint(key)
-        if key_fingerprint(state.key) != expected:
-            raise Changed(
-                say("The hub `{name}` has the key {key}, not {expected}",
-                    name=state.hub, key=key_fingerprint(state.key), expected=one_line(expected)),
-                say("Do not use it; ask its keeper"),
-            )  # fmt: skip
-    key_text(public_key(state.key))
+    found = key_fingerprint(state.key)
+    expected = key or found
+    if not expected.startswith("SHA256:"):
+        expected = key_fingerprint(read_public_key(key))
+    if found != expected:
+        raise Changed(
+            say("The hub `{name}` has the key {key}, not {expected}",
+                name=state.hub, key=found, expected=one_line(expected)),
+            say("Do not use it; ask its keeper"),
+        )  # fmt: skip
 
 
 def _add_table(file: str, state: HubState, address: str) -> bool:
-    """Append the table of a hub to a settings file; False when it is there already.
-
-    Raises:
-        Conflict: the file has other values for the hub.
-        SettingsError: the file is not valid TOML.
-        Refused: it cannot be written.
-    """
+    """Append the table of a hub to a settings file; False when it is there already."""
     from satchel._fs import read_plain, write_atomic
-    from satchel.store.hub_client.ed25519 import key_text, public_key
+    from satchel.store.signing import plain_key
 
-    row = {"url": address, "key": key_text(public_key(state.key))}
+    row = {"url": address, "key": plain_key(state.key)}
     lines = "".join(
         f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in row.items()
     )

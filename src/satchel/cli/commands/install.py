@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,6 @@ from satchel.i18n import render, say
 
 if TYPE_CHECKING:
     from satchel.cli.context import CliContext
-    from satchel.skill.model import Skill
     from satchel.store.plan import ChangePlan
     from satchel.store.store import Store
 
@@ -59,32 +57,17 @@ def install(
         raise missing("SOURCE") if not sources else cannot_combine(*sources)
     store = open_store(context, scope)
     if not sources:
-        return _install_locked(context, store, (), frozen=frozen, **decision)
+        return _install_locked(context, store, frozen=frozen, **decision)
     status = 0
     for source in sources:
-        if not any(chosen.values()) and _is_missing(store, source):
-            done = _install_locked(context, store, (source,), frozen=False, **decision)
-        else:
-            with _plan(context, store, source, **chosen) as plan:
-                done = confirm_and_apply(context, store, plan, **decision)
-        status = status or done
+        with _plan(context, store, source, **chosen) as plan:
+            status = confirm_and_apply(context, store, plan, **decision) or status
     return status
 
 
-def _is_missing(store: Store, name: str) -> bool:
-    """Whether `name` is a skill of the lockfile that is not on disk."""
-    return (
-        not os.path.exists(os.path.expanduser(name))
-        and name in store.lock()
-        and not os.path.isdir(store.scope.target(name))
-    )
-
-
-def _install_locked(
-    context: CliContext, store: Store, names: tuple[str, ...], *, frozen: bool, **decision: Any
-) -> int:
+def _install_locked(context: CliContext, store: Store, *, frozen: bool, **decision: Any) -> int:
     with ProgressBar(say("Reading skills")) as progress:
-        plan = store.plan_install(names, frozen=frozen, progress=progress)
+        plan = store.plan_install((), frozen=frozen, progress=progress)
     with plan:
         if frozen and not decision["dry_run"]:
             store.require_complete(plan, accept_risk=decision["accept_risk"])
@@ -96,41 +79,32 @@ def _install_locked(
 
 
 def _plan(context: CliContext, store: Store, source: str, **chosen: Any) -> ChangePlan:
-    served = _served(context, source)
     with ProgressBar(say("Reading skills")) as progress:
-        if served is None:
-            return store.plan_import(source, progress=progress, **chosen)
-        return _plan_served(context, store, served, progress, chosen["skill_id"])
+        if source.startswith(_SERVER):
+            return _plan_served(context, store, source, progress, chosen["skill_id"])
+        return store.plan_import(source, progress=progress, **chosen)
 
 
-def _served(context: CliContext, source: str) -> Skill | None:
-    """The skill of an MCP server that a source names; None for other sources.
+def _plan_served(
+    context: CliContext, store: Store, source: str, progress: ProgressBar, skill_id: str
+) -> ChangePlan:
+    """Plan the installation of a server's skill; each file is compared with the listing.
 
     Raises:
         NotFound: the server has no such skill.
     """
-    explicit = source.startswith(_SERVER)
-    if not explicit and (os.sep in source or os.path.exists(os.path.expanduser(source))):
-        return None
-    server, _, name = source.removeprefix(_SERVER).rpartition("/")
-    for skill in context.satchel.library.find(name):
-        if skill.origin.remote and (not server or skill.origin.label == f"{_SERVER}{server}"):
-            return skill
-    if explicit:
-        raise no_such(say("skill"), source, command="satchel mcp list")
-    return None
-
-
-def _plan_served(
-    context: CliContext, store: Store, skill: Skill, progress: ProgressBar, skill_id: str
-) -> ChangePlan:
-    """Plan the installation of a server's skill; each file is compared with the listing."""
     from satchel.library.lockfile import LockedSource
     from satchel.skill.file_tree import MemoryTree
     from satchel.store.planner import select_skills
     from satchel.store.sources import Bundle
 
-    supply = context.satchel.library.supply_of(skill)
+    library = context.satchel.library
+    server, _, name = source.rpartition("/")
+    found = (skill for skill in library.find(name) if skill.origin.label == server)
+    skill = next(found, None)
+    if skill is None:
+        raise no_such(say("skill"), source, command="satchel mcp list")
+    supply = library.supply_of(skill)
     assert supply is not None  # noqa: S101 - the skill is of a server
     files = {path: supply.fetch_verified(skill, path) for path in supply.files_of(skill)}
     supply.document(skill)  # raises when its frontmatter differs from the listing

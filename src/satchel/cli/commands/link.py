@@ -54,16 +54,16 @@ def link(
     links = Links(satchel.settings, user=scope == "user", check=satchel.library.integrity.check)
     if not agents_:
         raise missing("--agent")
+    if remove and everything:
+        raise cannot_combine("--all", "--remove")
     if (name is None) != everything:
         raise cannot_combine("NAME", "--all")
     chosen = [agent_named(one) for one in agents_]
-    if remove:
-        return _report(context, _remove(context, links, name, chosen), links, as_json=as_json)
-    skills = (
-        [one for one in satchel.list_skills() if not one.is_system]
-        if name is None
-        else context.find(name)[:1]
-    )
+    if remove and name is not None:
+        done = [_unlink(context, links, name, agent) for agent in chosen]
+        return _report(context, done, links, as_json=as_json)
+    every = satchel.list_skills() if name is None else context.find(name)[:1]
+    skills = [one for one in every if name is not None or not one.is_system]
     done = [
         _link(links, skill, agent, alone=name is not None) for agent in chosen for skill in skills
     ]
@@ -82,24 +82,11 @@ def _link(links: Links, skill: Skill, agent: SkillAgent, *, alone: bool) -> Link
         return LinkResult(skill.name, agent.id, links.place(agent), "refused", exc.message)
 
 
-def _remove(
-    context: CliContext, links: Links, name: str | None, agents: Sequence[SkillAgent]
-) -> list[LinkResult]:
-    snapshot = context.satchel.library.snapshot()
-    skills = (*snapshot.skills, *snapshot.hidden)
-    done: list[LinkResult] = []
-    for agent in agents:
-        if name is not None:
-            found = snapshot.find(name)
-            folder = os.path.basename(links.target(found[0], agent)) if found else name
-            done.append(links.unlink(folder, agent, found[0].base_dir if found else ""))
-            continue
-        for skill in skills:
-            target = links.target(skill, agent)
-            real = os.path.realpath(skill.base_dir)
-            if os.path.islink(target) and os.path.realpath(target) == real:
-                done.append(links.unlink(os.path.basename(target), agent, real))
-    return done
+def _unlink(context: CliContext, links: Links, name: str, agent: SkillAgent) -> LinkResult:
+    """Remove the link of a skill, also of one that is gone."""
+    found = context.satchel.library.snapshot().find(name)
+    folder = os.path.basename(links.target(found[0], agent)) if found else name
+    return links.unlink(folder, agent, found[0].base_dir if found else "")
 
 
 def _report(context: CliContext, done: Sequence[LinkResult], links: Links, *, as_json: bool) -> int:

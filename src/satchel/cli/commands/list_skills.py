@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from satchel.cli.context import CliContext
-    from satchel.library import Location
+    from satchel.library import Library, Location
+    from satchel.library.lockfile import LockedSource
     from satchel.library.snapshot import BrokenSkill
     from satchel.library.tool_skills import ToolSkill
     from satchel.satchel import Satchel
@@ -73,15 +74,19 @@ def show_list(satchel: Satchel, *, everything: bool = False, as_json: bool = Fal
     return 0
 
 
+def hub_place(library: Library, skill: Skill) -> LockedSource | None:
+    """The source of a skill that was installed from a hub."""
+    try:
+        place = library.integrity.place(skill)
+    except LockBroken:  # reported as a problem
+        return None
+    return place if place is not None and place.kind == "hub" else None
+
+
 def hub_name(satchel: Satchel, skill: Skill) -> str:
     """The name and version of a hub's skill, `acme/pdf@1.2.0`; empty for others."""
-    try:
-        place = satchel.library.integrity.place(skill)
-    except LockBroken:  # reported as a problem
-        return ""
-    if place is None or place.kind != "hub":
-        return ""
-    return f"{'/'.join(place.url.split('/')[-2:])}@{place.commit}"
+    place = hub_place(satchel.library, skill)
+    return f"{'/'.join(place.url.split('/')[-2:])}@{place.commit}" if place is not None else ""
 
 
 def _in_order(skills: Sequence[Skill], tools: list[Skill]) -> list[Skill]:
@@ -234,13 +239,7 @@ def _record(location: Location, every: Sequence[Skill]) -> dict[str, Any]:
 def _trust_word(record: dict[str, Any]) -> str:
     if record["trusted"] != "ask":
         return say("yes") if record["trusted"] == "yes" else say("no")
-    if not record["skills"]:
-        return say("ask")
     if not record["untrusted"]:
-        return say("yes")
+        return say("yes") if record["skills"] else say("ask")
     trusted = record["skills"] - record["untrusted"]
-    return (
-        say("{count} of {total}", count=trusted, total=record["skills"])
-        if trusted
-        else say("not yet")
-    )
+    return say("{count} of {total}", count=trusted, total=record["skills"])

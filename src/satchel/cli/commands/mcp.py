@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from satchel.cli.console import clean, count_skills, one_line, write_json
+from satchel.cli.console import clean, count_skills, write_json
 from satchel.cli.context import closed_at_exit, command, confirm_change, group, short_path
 from satchel.cli.options import (
     OneOf,
@@ -34,7 +34,8 @@ _STDIO_OPTIONS = ("http", "no_tools")
 """Options of `serve` that also apply without `--http`."""
 
 
-@group(
+mcp = group(
+    "mcp",
     say("Serve skills over MCP, or use skills of MCP servers."),
     "satchel mcp install claude-code",
     "satchel mcp serve --http",
@@ -46,22 +47,16 @@ _STDIO_OPTIONS = ("http", "no_tools")
         "list": "commands.mcp_list:list_",
         "remove": "commands.mcp_list:remove",
     },
+    synonyms={
+        "start": "serve",
+        "run": "serve",
+        "check": "list",
+        "uninstall": "install --remove",
+        "ls": "list",
+        "rm": "remove",
+        "delete": "remove",
+    },
 )
-def mcp(context: CliContext) -> int:
-    """Serve on stdin without a command; show the help on a terminal."""
-    ctx = click.get_current_context()
-    if ctx.invoked_subcommand is not None:
-        return 0
-    if sys.stdin.isatty():
-        click.echo(ctx.get_help())
-        return 0
-    return _stdio(context, tools=True)
-
-
-mcp.synonyms = {
-    "start": "serve", "run": "serve", "check": "list", "uninstall": "install --remove",
-    "ls": "list", "rm": "remove", "delete": "remove",
-}  # fmt: skip
 
 
 @command(
@@ -74,7 +69,6 @@ mcp.synonyms = {
 @flag_option("--http", say("Serve over HTTP."))
 @server_options(_DEFAULT_PORT)
 @click.option("--token-env", metavar="NAME", help=say("Environment variable with the token."))
-@click.option("--token-file", metavar="FILE", help=say("Read it from this file."))
 @flag_option("--no-token", say("No token: every user of this machine can connect."))
 def serve(
     context: CliContext,
@@ -84,7 +78,6 @@ def serve(
     port: int,
     names: tuple[str, ...],
     token_env: str | None,
-    token_file: str | None,
     no_token: bool,
 ) -> int:
     from satchel._optional import require
@@ -94,22 +87,11 @@ def serve(
     require("mcp", "mcp")
     if not http:
         return _stdio(context, tools=not no_tools)
-    from satchel.integrations.mcp.http import Web, others_can_read
+    from satchel.integrations.mcp.http import Web
 
-    if no_token and (token_env or token_file):
-        raise cannot_combine("--no-token", "--token-env", "--token-file")
-    web = Web(
-        host,
-        port,
-        token_env or "",
-        token_file or "",
-        names,
-        open=no_token,
-    )
-    if others_can_read(web.token_file):
-        path = one_line(web.token_file)
-        context.err.line(say("Others on this machine can read `{path}`", path=path))
-        context.err.line(say("Run `{command}`", command=f"chmod 600 {path}"), "", "→ ")
+    if no_token and token_env:
+        raise cannot_combine("--no-token", "--token-env")
+    web = Web(host, port, token_env or "", names, open=no_token)
     return _http(context, web, tools=not no_tools)
 
 

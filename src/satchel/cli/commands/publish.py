@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from satchel.cli.console import write_json
-from satchel.cli.context import command, skill_argument
-from satchel.cli.options import AnyPath, dry_run_option, flag_option, wrong_form
+from satchel.cli.context import command, no_such, skill_argument
+from satchel.cli.options import AnyPath, dry_run_option, missing, wrong_form
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from satchel.cli.context import CliContext
+
+_MAX_KEY_BYTES = 16 << 10
 
 
 def store_argument(name: str = "store") -> Callable[..., Any]:
@@ -37,7 +40,38 @@ def key_option(*, required: bool = False) -> Callable[..., Any]:
 
 def reason_option() -> Callable[..., Any]:
     """`--because TEXT`."""
-    return click.option("--because", "reason", metavar="TEXT", default="", help=say("The reason."))
+
+    def clean(_: object, __: object, text: str) -> str:
+        if not text.strip():
+            raise missing("--because")
+        return " ".join(text.split())
+
+    return click.option(
+        "--because", "reason", metavar="TEXT", default="", callback=clean, help=say("The reason.")
+    )
+
+
+def read_public_key(given: str) -> str:
+    """The public key in a file, or given itself, without its comment."""
+    from satchel.store.signing import plain_key
+
+    if not given.startswith("ssh-"):
+        try:
+            with open(os.path.expanduser(given), encoding="utf-8", errors="replace") as stream:
+                given = stream.read(_MAX_KEY_BYTES)
+        except OSError as exc:
+            raise no_such(say("file"), given) from exc
+    return plain_key(given)
+
+
+def parse_release(text: str) -> tuple[str, str]:
+    """Name and version of `acme/x@1.2.0`."""
+    from satchel.store.hub_client.release_name import parse_version, split_request
+
+    found = split_request(text)
+    if found is None or parse_version(found[1]) is None:
+        raise wrong_form("RELEASE", "acme/release-notes@1.2.0", text)
+    return str(found[0]), found[1]
 
 
 @command(
@@ -62,6 +96,7 @@ def publish(
     as_json: bool,
 ) -> int:
     from satchel.cli.commands.sign import find_folder
+    from satchel.hub.ledger import open_ledger
     from satchel.hub.publish import publish as submit
     from satchel.hub.publish import read_draft
     from satchel.hub.storage import open_storage
@@ -72,13 +107,13 @@ def publish(
     if not dry_run:
         signer = SshKey(key)
         with open_storage(store) as storage:
-            count = submit(storage, draft, signer)
+            count = submit(open_ledger(storage), [draft], signer)
     if as_json:
-        about = {"scan": draft.about.scan, "commit": count or None}
+        about = {"scan": draft.about["scan"], "commit": count or None}
         write_json({key: one for key, one in (draft.change | about).items() if key != "type"})
         return 0
-    if draft.about.scan != "no findings":
-        text = say("Scan: {verdict}", verdict=draft.about.scan)
+    if draft.about["scan"] != "no findings":
+        text = say("Scan: {verdict}", verdict=draft.about["scan"])
         context.err.line(text, "yellow", "▲ ")
     context.out.data(draft.title)
     if count:
@@ -88,39 +123,24 @@ def publish(
 
 
 @command(
-    say("Withdraw a release, or offer it again."),
+    say("Withdraw a release."),
     'satchel yank acme/release-notes@1.2.0 /srv/hub --because "loses the last entry"',
-    "satchel yank acme/release-notes@1.2.0 /srv/hub --undo",
 )
 @click.argument("release")
 @store_argument()
 @reason_option()
-@flag_option("--undo", say("Offer the release again."))
 @key_option()
 def yank(
-    context: CliContext,
-    release: str,
-    store: str,
-    reason: str,
-    undo: bool,
-    key: str,
-    as_json: bool,
+    context: CliContext, release: str, store: str, reason: str, key: str, as_json: bool
 ) -> int:
+    from satchel.hub.ledger import open_ledger
     from satchel.hub.publish import yank as withdraw
     from satchel.hub.storage import open_storage
-    from satchel.store.hub_client.release_name import parse_version, split_request
     from satchel.store.signing import SshKey
 
-    found = split_request(release)
-    if found is None or parse_version(found[1]) is None:
-        raise wrong_form("RELEASE", "acme/release-notes@1.2.0", release)
-    if bool(reason.strip()) == undo:
-        from satchel.cli.options import cannot_combine
-
-        raise cannot_combine("--because", "--undo")
-    name, version = found
+    name, version = parse_release(release)
     with open_storage(store) as storage:
-        count = withdraw(storage, str(name), version, " ".join(reason.split()), SshKey(key))
+        count = withdraw(open_ledger(storage), name, version, reason, SshKey(key))
     print_commit(context, count, as_json=as_json)
     return 0
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from satchel._optional import require
-from satchel.cli import EXIT_INCOMPLETE, EXIT_INTERRUPTED
+from satchel.cli import EXIT_INCOMPLETE
 from satchel.cli.commands.tools import print_packaged_at_start
 from satchel.cli.console import one_line, write_json
-from satchel.cli.context import command
+from satchel.cli.context import command, read_goal
 from satchel.cli.models import choose_model, limits_of, make_agent, quietly, turn_options
 from satchel.i18n import join_names, say
 
@@ -34,30 +34,9 @@ def run(
     as_json: bool,
     **limits: Any,
 ) -> int:
-    from satchel.cli.context import read_goal
-
-    try:
-        text = read_goal(context, task, "satchel run")
-        return _run_turn(context, text, model, limits, yes=yes, as_json=as_json)
-    except KeyboardInterrupt:
-        message = say("Stopped")
-        if as_json:
-            write_json({"error": {"code": "STOPPED", "message": message, "hint": ""}})
-        context.err.line(message, "yellow")
-        return EXIT_INTERRUPTED
-
-
-def _run_turn(
-    context: CliContext,
-    text: str,
-    model: str | None,
-    limits: dict[str, Any],
-    *,
-    yes: bool,
-    as_json: bool,
-) -> int:
     import asyncio
 
+    text = read_goal(context, task, "satchel run")
     for package in ("rich", "pydantic_ai"):
         require(package, "agent")
     from satchel.cli.turn_view import REFUSED, TurnScreen, TurnWriter

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from satchel.cli.console import one_line, plural, write_json
-from satchel.cli.context import command, complete_names, no_such, short_path
+from satchel.cli.context import (
+    command,
+    complete_names,
+    no_skills,
+    no_such,
+    short_path,
+    skill_folders,
+)
 from satchel.cli.options import all_option, cannot_combine, flag_option
-from satchel.errors import NotFound, SatchelError
+from satchel.errors import SatchelError
 from satchel.i18n import join_names, render, say
-from satchel.library.locations import local_folder
 from satchel.presentation.findings import (
     group_findings,
     unscanned_report,
@@ -92,45 +98,14 @@ def _fails(report: ScanReport, *, strict: bool) -> bool:
 
 
 def _folders(session: CliContext, names: Sequence[str]) -> list[str]:
-    """The folders to scan; without names, all of the project.
-
-    Raises:
-        NotFound: a name or path does not exist.
-    """
-    if not names:
-        every = session.satchel.library.every()
-        found = [skill.base_dir for skill in every if skill.source not in ("builtin", "server")]
-        if not found:
-            raise NotFound(
-                say("There are no skills here"), say("Run `{command}`", command="satchel new")
-            )
-        return list(dict.fromkeys(found))
-    folders: list[str] = []
-    for name in names:
-        path = os.path.abspath(os.path.expanduser(name))
-        if os.path.isfile(path):
-            # A SKILL.md means its skill; any other file must be an archive.
-            is_skill = os.path.basename(path).lower() in {"skill.md", "skill.yaml"}
-            folders.append(os.path.dirname(path) if is_skill else path)
-        elif os.path.isdir(path):
-            folders += _below(path)
-        elif os.sep in name:
-            raise no_such(say("folder"), name)
-        else:
-            folders.append(local_folder(session.find(name)[0]))
-    return list(dict.fromkeys(folders))
-
-
-def _below(path: str) -> list[str]:
-    """The skill at `path`, else those below it, else the folder itself."""
-    found: list[str] = []
-    skipped = {".git", "node_modules", ".satchel"}
-    for root, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if name not in skipped)
-        if any(name.lower() == "skill.md" or name == "skill.yaml" for name in files):
-            found.append(root)
-            folders.clear()
-    return found or [path]
+    """The folders to scan; without names, all of the project."""
+    if names:
+        return list(dict.fromkeys(one for name in names for one in skill_folders(session, name)))
+    every = session.satchel.library.every()
+    found = [skill.base_dir for skill in every if skill.source not in ("builtin", "server")]
+    if not found:
+        raise no_skills()
+    return list(dict.fromkeys(found))
 
 
 def _reports(
@@ -153,15 +128,10 @@ def _reports(
 
 def _trees(path: str) -> Iterator[tuple[str, Tree]]:
     """The skills at a path: a folder, or the members of an archive, which is not unpacked."""
-    from satchel.library.scanner import OWN_FOLDERS
     from satchel.skill.file_tree import FolderTree
 
     if os.path.isdir(path):
-        # At the top of a project the skill is its file and its own folders, not the whole project.
-        top = any(os.path.isdir(os.path.join(path, name)) for name in (".agents", ".git"))
-        names = [name for name in os.listdir(path) if name.lower().startswith("skill.")]
-        only = frozenset((*names, *OWN_FOLDERS)) if top and names else None
-        yield path, FolderTree(path, only=only)
+        yield path, FolderTree(path)
         return
     from satchel.store.archive import open_archive
     from satchel.store.sources import find_skills, subtree

@@ -8,59 +8,28 @@ import click
 
 from satchel import explain_selection
 from satchel.cli.console import cut, one_line, write_json
-from satchel.cli.context import ProgressBar, command, complete_names, read_goal
-from satchel.cli.options import cannot_combine, flag_option, limit_option
-from satchel.detect.base import DetectorNote, code_of
-from satchel.errors import NotFound, Refused, SkillBroken
+from satchel.cli.context import ProgressBar, command, read_goal
+from satchel.cli.options import flag_option, limit_option
+from satchel.detect.base import DetectorNote
+from satchel.errors import NotFound, SkillBroken
 from satchel.explain_selection import EXPLICIT
 from satchel.i18n import join_names, render, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
     from satchel.detect import Detection, Match
-    from satchel.satchel import Satchel
-    from satchel.skill.model import Skill
 
 NONE_FITS = NotFound.exit_code
 """Exit code when no skill fits."""
 NO_REASON = "–"
 """The cell of a table for a match without a reason."""
-_FULL, _EMPTY = "■", "·"
-_BAR_COLUMNS, _NARROW_BAR_COLUMNS = 10, 6
-_NARROW_SCREEN_COLUMNS = 72
-_TINY_SCREEN_COLUMNS = 56
 _MAX_GOAL_CHARS = 200
 _HUB_INDEX_TIMEOUT_S = 60.0
 _MAX_RUNNERS_UP_SHOWN = 5
 _MAX_COPIES_SHOWN = 4
-_FIRST_NOTES = frozenset(("unknown-skill", "unknown-skill-near", "unknown-skills-more"))
-"""Codes of notes that are shown before the answer."""
-
-
-def bar_width(screen: int) -> int:
-    """The width of a bar on a screen of so many columns (0: unlimited); 0 means no bar."""
-    if screen and screen < _TINY_SCREEN_COLUMNS:
-        return 0
-    return _NARROW_BAR_COLUMNS if screen and screen < _NARROW_SCREEN_COLUMNS else _BAR_COLUMNS
-
-
-def bar(share: float, width: int) -> str:
-    """A bar of `width` columns, filled by `share`; a share above 0 shows at least one mark."""
-    share = min(max(share, 0.0), 1.0) if share == share else 0.0  # noqa: PLR0124 - NaN
-    full = round(share * width)
-    if share > 0 and width:
-        full = max(full, 1)
-    return _FULL * full + _EMPTY * (width - full)
-
-
-def share_of(value: float, most: float) -> float:
-    """The ratio of `value` to `most`, from 0 to 1."""
-    if most <= 0 or value <= 0:
-        return 0.0
-    return 1.0 if value >= most else value / most
 
 
 @command(
@@ -72,39 +41,26 @@ def share_of(value: float, most: float) -> float:
 @click.argument("words", nargs=-1, required=True)
 @limit_option()
 @flag_option("--explain", say("Show the reasons and the runners-up."))
-@click.option(
-    "--skill",
-    "wanted",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_names,
-    help=say("Select this skill in any case; repeatable."),
-)
 @flag_option("--hub", say("Search the hubs of the settings instead."))
 def search(
     context: CliContext,
     words: tuple[str, ...],
     limit: int | None,
     explain: bool,
-    wanted: tuple[str, ...],
     hub: bool,
     as_json: bool,
 ) -> int:
     text = read_goal(context, words, "satchel search")
     if hub:
-        if wanted:
-            raise cannot_combine("--hub", "--skill")
         return _search_hubs(context, text, limit, explain=explain, as_json=as_json)
     if limit is not None:
         context.given["shortlist"] = limit
-    named = [_offered(context, name) for name in wanted]
-    satchel = _with_overrides(context.satchel, named)
     with context.index_progress():
-        answer = fitting(satchel.which(text, record=False))
+        answer = fitting(context.satchel.which(text, record=False))
     if as_json:
         write_json(_to_dict(answer, text))
     else:
-        _show(context, answer, text, explain=explain)
+        _show(context, answer, explain=explain)
     return 0 if answer.matches else NONE_FITS
 
 
@@ -115,17 +71,18 @@ def _search_hubs(
 
     satchel = context.satchel
     with ProgressBar(say("Building the search index")) as bar:
-        answer, total = Hubs.of(satchel.settings).search(
+        answer, total, left_out = Hubs.of(satchel.settings).search(
             text,
             limit,
             patience=_HUB_INDEX_TIMEOUT_S,
             on_wait=lambda done, count: bar("", done, count),
         )
     answer = fitting(answer)
+    show_notes(context.err, left_out)
     if as_json:
         write_json(_to_dict(answer, text))
     else:
-        _show(context, answer, text, explain=explain, total=total)
+        _show(context, answer, explain=explain, total=total)
         if answer.matches:
             command = f"satchel install {answer.matches[0].name}"
             context.err.line(say("Run `{command}`", command=command), "dim", "→ ")
@@ -174,17 +131,19 @@ def match_dict(match: Match, answer: Detection) -> dict[str, Any]:
 
 
 def _show(
-    context: CliContext, answer: Detection, goal: str, *, explain: bool, total: int | None = None
+    context: CliContext, answer: Detection, *, explain: bool, total: int | None = None
 ) -> None:
-    first = [note for note in answer.notes if code_of(note) in _FIRST_NOTES]
-    show_notes(context.err, notes_of(context, first), "yellow")
     out = context.out
     if not answer.matches:
-        _show_none(context, answer, goal)
+        show_notes(context.err, notes_of(context, answer.notes))
+        _show_none(context, answer)
     elif explain:
         _show_reasons(out, answer)
     else:
-        rows = [_row(out, match, answer) for match in answer.matches]
+        rows = [
+            ["●", one_line(one.name), _fit(one, answer), one_line(one.skill.description)]
+            for one in answer.matches
+        ]
         head = ["", say("name"), say("fit"), say("description")]
         out.table(head, rows, [["green", "bold", "cyan"] for _ in rows])
     if explain and answer.runners_up:
@@ -195,24 +154,14 @@ def _show(
         if total is None:
             total = len(context.satchel.library.snapshot().skills)
         err.line(_summary(answer, total))
-    show_notes(err, [note for note in answer.notes if note not in first])
+        show_notes(err, notes_of(context, answer.notes))
 
 
-def _row(out: Screen, match: Match, answer: Detection) -> list[str]:
-    return [
-        "●",
-        one_line(match.name),
-        _meter(out, match, answer),
-        one_line(match.skill.description),
-    ]
-
-
-def _meter(out: Screen, match: Match, answer: Detection) -> str:
-    """A bar and the percentage it shows; `by name` for a skill that the request names."""
-    if match.detector == EXPLICIT:
-        return say("by name")
-    share = confidence(match, answer)
-    return f"{bar(share, bar_width(out.width))} {percent(share):>3} %".strip()
+def _fit(match: Match, answer: Detection) -> str:
+    """How well a skill fits; `by name` for one that the request names."""
+    return (
+        say("by name") if match.detector == EXPLICIT else f"{percent(confidence(match, answer))} %"
+    )
 
 
 def _show_reasons(out: Screen, answer: Detection) -> None:
@@ -220,7 +169,7 @@ def _show_reasons(out: Screen, answer: Detection) -> None:
         if at:
             out.line()
         lead = [("● ", "green"), (one_line(match.name), "bold"), ("  ", "")]
-        out.line(_meter(out, match, answer), "cyan", hang="  ", lead=lead)
+        out.line(_fit(match, answer), "cyan", hang="  ", lead=lead)
         about = cut(one_line(match.skill.description), out.width - 2 if out.width else 0)
         out.line(about, "dim", "  ")
         if reason := format_reason(match):
@@ -236,7 +185,7 @@ def _show_reasons(out: Screen, answer: Detection) -> None:
 
 def _show_runners_up(out: Screen, answer: Detection) -> None:
     rows = [
-        ["○", one_line(one.name), _meter(out, one, answer), format_reason(one) or NO_REASON]
+        ["○", one_line(one.name), _fit(one, answer), format_reason(one) or NO_REASON]
         for one in answer.runners_up[:_MAX_RUNNERS_UP_SHOWN]
     ]
     head = ["", say("did not fit"), say("fit"), say("reason")]
@@ -245,7 +194,7 @@ def _show_runners_up(out: Screen, answer: Detection) -> None:
         out.line(say("… and {count} more", count=len(answer.runners_up) - len(rows)), "dim")
 
 
-def _show_none(context: CliContext, answer: Detection, goal: str) -> None:
+def _show_none(context: CliContext, answer: Detection) -> None:
     """Print how close the nearest skill is, without its name, and what to do."""
     text = ""
     if answer.runners_up and answer.threshold:
@@ -255,13 +204,11 @@ def _show_none(context: CliContext, answer: Detection, goal: str) -> None:
             needed=percent(answer.threshold),
         )
     context.err.line(text, lead=[(say("No skill fits") + (say(": ") if text else ""), "bold")])
-    steps: list[str] = []
     if answer.runners_up:
-        command = f"satchel search {_quote_goal(goal)} --explain"
-        steps.append(say("Run `{command}`", command=command))
-    steps.append(say("Create a skill with `satchel new`, or install one with `satchel install`"))
-    for step in steps:
+        step = say("Run `{command}`", command='satchel search "…" --explain')
         context.err.line(step, "", "→ ")
+    step = say("Create a skill with `satchel new`, or install one with `satchel install`")
+    context.err.line(step, "", "→ ")
 
 
 def _summary(answer: Detection, total: int) -> str:
@@ -280,10 +227,10 @@ def notes_of(context: CliContext, notes: Iterable[str]) -> list[str]:
     return found
 
 
-def show_notes(err: Screen, notes: Iterable[str], style: str = "dim") -> None:
+def show_notes(err: Screen, notes: Iterable[str]) -> None:
     """Print notes about the search."""
     for note in notes:
-        err.line(one_line(render(note)), style)
+        err.line(one_line(render(note)), "dim")
 
 
 def format_reason(match: Match) -> str:
@@ -300,40 +247,9 @@ def confidence(match: Match, answer: Detection) -> float:
     every = (*answer.matches, *answer.runners_up)
     most = max(one.score for one in every if one.detector == match.detector)
     sure = answer.fit if answer.threshold else 1.0
-    return share_of(match.score, most) * sure
+    return min(max(match.score, 0.0) / most, 1.0) * sure if most > 0 else 0.0
 
 
 def percent(value: float) -> int:
     """A share in percent, rounded down: 100 means certain, and 50 at least a half."""
     return int(100 * value + 1e-6)
-
-
-_MAX_QUOTED_CHARS = 60
-
-
-def _offered(context: CliContext, name: str) -> Skill:
-    """Find the offered skill of a name, for `--skill`."""
-    skill = context.find(name)[0]
-    if skill.state != "active" or skill.is_tool:
-        raise Refused(
-            say("The skill `{name}` is not offered, so it cannot be chosen",
-                name=one_line(skill.name)),
-            say("Run `{command}`", command=f"satchel why {skill.reference}"),
-        )  # fmt: skip
-    return skill
-
-
-def _with_overrides(satchel: Satchel, use: Sequence[Skill]) -> Satchel:
-    """The project with a detector that always chooses `use`."""
-    if not use:
-        return satchel
-    from satchel.satchel import Satchel as Made
-
-    return Made(satchel.library, satchel.settings, detector=satchel.detector.overriding(use, ()))
-
-
-def _quote_goal(goal: str) -> str:
-    """Quote the goal for a command in a hint; `"…"` if it is long or has special characters."""
-    text = " ".join(goal.split())
-    is_plain = text.isprintable() and not any(char in text for char in "`\"\\$!'")
-    return f'"{text}"' if is_plain and len(text) <= _MAX_QUOTED_CHARS else '"…"'

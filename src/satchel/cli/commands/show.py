@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from satchel.cli.commands.list_skills import hub_place
 from satchel.cli.console import (
     SEVERITIES,
     STATES,
@@ -21,7 +23,7 @@ from satchel.cli.console import (
 )
 from satchel.cli.context import command, print_reply, skill_argument
 from satchel.cli.options import AnyPath, cannot_combine, flag_option, needs
-from satchel.errors import InvalidInput, LockBroken, NotFound, Refused, SatchelError
+from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.locations import source_words
 from satchel.presentation.wording import counted
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
-    from satchel.library import Library
     from satchel.library.lockfile import LockedSource
     from satchel.library.tool_skills import ToolSkill
     from satchel.skill.document import SkillDocument
@@ -56,13 +57,6 @@ def checked(files: int, counts: dict[str, int]) -> str:
 _MAX_FILES_LISTED = 200
 _SHOWN_WITH_FIELDS = frozenset(("inert-field", "unknown-field"))
 """Problems that the table of fields shows already."""
-
-
-class SkillFileRow(NamedTuple):
-    """One file of a skill."""
-
-    path: str
-    size: int
 
 
 @command(
@@ -101,6 +95,7 @@ def show(
     if path is not None:
         return _show_file(context, name, path, as_json=as_json)
     from satchel.doctor import content_problem
+    from satchel.presentation.files import walk_files
     from satchel.skill.validate import check_document
 
     found = context.find(name)
@@ -115,10 +110,14 @@ def show(
     changed = content_problem(library, skill)
     if changed is not None:
         problems.insert(0, changed)
-    files, more = _files_of(skill, library)
+    walked: list[tuple[str, int, int, str]] = []
+    with suppress(OSError):  # a folder that cannot be read ends the list
+        walked.extend(walk_files(context.satchel, skill.ref))
+    files = {path: size for path, size, _, _ in walked[:_MAX_FILES_LISTED]}
+    more = len(walked) - len(files)
     supply = library.supply_of(skill)
     mark = supply.digest(skill) if supply is not None else ""
-    place = _hub_place(library, skill)
+    place = hub_place(library, skill)
     if as_json:
         write_json({
             **skill.to_dict(),
@@ -127,7 +126,7 @@ def show(
             **({"hub": place._asdict()} if place is not None else {}),
             "problems": [problem.to_dict() for problem in problems],
             "fields": list(_fields(document)),
-            "files": [file._asdict() for file in files],
+            "files": [{"path": path, "size": size} for path, size in files.items()],
             "files_not_listed": more,
             "body": document.body,
             "others": [other.ref for other in found[1:]],
@@ -203,15 +202,6 @@ def _show_file(context: CliContext, name: str, path: str, *, as_json: bool) -> i
     return print_reply(context, reply, as_json=as_json)
 
 
-def _hub_place(library: Library, skill: Skill) -> LockedSource | None:
-    """The source of a skill that was installed from a hub."""
-    try:
-        place = library.integrity.place(skill)
-    except LockBroken:  # reported as a problem
-        return None
-    return place if place is not None and place.kind == "hub" else None
-
-
 def _show_header(
     out: Screen, skill: Skill, server_mark: str, problem: str, place: LockedSource | None
 ) -> None:
@@ -230,7 +220,7 @@ def _show_header(
         digest = server_mark.removeprefix("sha256:")[:12]
         out.line(f"{skill.origin.remote} ({digest})", "dim")
     if place is not None:
-        from satchel.store.hub_client.source import shown_key
+        from satchel.store.hub_client.client import shown_key
 
         out.line(one_line(f"{place.url}@{place.commit} ({shown_key(place.key)})"), "dim")
     out.line(one_line(skill.path), "dim")
@@ -288,40 +278,13 @@ def _show_tools(out: Screen, source: ToolSkill) -> None:
         out.line(say("may {what}", what=join_names(wants)), "yellow", "  ")
 
 
-def _files_of(skill: Skill, library: Library) -> tuple[list[SkillFileRow], int]:
-    """The files of a skill, and how many more there are."""
-    supply = library.supply_of(skill)
-    if supply is not None:
-        rows = [SkillFileRow(one.path, one.size) for one in supply.files_of(skill).values()]
-        return rows[:_MAX_FILES_LISTED], max(len(rows) - _MAX_FILES_LISTED, 0)
-    folder = skill.base_dir
-    found: list[SkillFileRow] = []
-    more = 0
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in {".git", "node_modules"})
-        for name in sorted(names):
-            path = os.path.join(here, name)
-            if len(found) >= _MAX_FILES_LISTED:
-                more += 1
-                continue
-            try:
-                size = os.lstat(path).st_size
-            except OSError:
-                size = 0
-            found.append(SkillFileRow(os.path.relpath(path, folder).replace(os.sep, "/"), size))
-        if more > 10 * _MAX_FILES_LISTED:
-            break  # a larger folder is not walked to its end
-    return found, more
-
-
-def _show_files(out: Screen, files: list[SkillFileRow], more: int) -> None:
+def _show_files(out: Screen, files: dict[str, int], more: int) -> None:
     out.title(say("Files"))
-    wide = max((width_of(one_line(file.path)) for file in files), default=0)
-    for file in files:
-        size = f"{file.size:,} B"
-        room = out.width - 16 if out.width else 0
-        name = cut(one_line(file.path), room)
-        out.write(f"  {pad(name, min(wide, room) if room else wide)}  {out.paint(size, 'dim')}\n")
+    room = out.width - 16 if out.width else 0
+    names = [cut(one_line(path), room) for path in files]
+    wide = max(map(width_of, names), default=0)
+    for name, size in zip(names, files.values(), strict=True):
+        out.write(f"  {pad(name, wide)}  {out.paint(f'{size:,} B', 'dim')}\n")
     if more:
         out.line(say("… and {count} more", count=more), "dim", "  ")
 

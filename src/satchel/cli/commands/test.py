@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +10,16 @@ from satchel.cli import EXIT_FAILED, EXIT_INCOMPLETE
 from satchel.cli.commands.search import format_reason, percent
 from satchel.cli.commands.try_tool import format_duration, no_tool, show_builds
 from satchel.cli.console import one_line, pad, plural, print_error, width_of, wrap, write_json
-from satchel.cli.context import ProgressBar, command, complete_names, no_such, short_path
+from satchel.cli.context import (
+    ProgressBar,
+    command,
+    complete_names,
+    no_such,
+    short_path,
+    skill_folders,
+)
 from satchel.cli.options import all_option, cannot_combine, flag_option, missing
-from satchel.errors import NotFound, SkillBroken
+from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.i18n import join_names, render, say
 
 if TYPE_CHECKING:
@@ -179,17 +185,16 @@ def _to_dict(
 
 def find_subject(context: CliContext, word: str) -> Skill:
     """Find a skill by name, or by a folder outside the library."""
-    folder = os.path.abspath(os.path.expanduser(word))
-    if os.path.isfile(folder):
-        folder = os.path.dirname(folder)
-    known = [one for one in context.satchel.library.every() if one.base_dir == folder]
-    if known:
-        return known[0]
-    if os.path.isdir(folder) and (os.sep in word or not context.satchel.library.find(word)):
-        from satchel.authoring.trigger_tests import skill_at
+    from satchel.authoring.trigger_tests import skill_at
 
-        return skill_at(folder)
-    return context.find(word)[0]
+    folder, *others = skill_folders(context, word)
+    if others:
+        raise InvalidInput(
+            say("`{path}` has several skills", path=one_line(word)),
+            say("Choose one of {names}", names=join_names(map(short_path, [folder, *others]))),
+        )
+    known = [one for one in context.satchel.library.every() if one.base_dir == folder]
+    return known[0] if known else skill_at(folder)
 
 
 def _subjects(

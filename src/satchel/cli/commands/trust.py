@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,9 @@ import click
 
 from satchel.cli.commands.show import show_problems
 from satchel.cli.console import one_line, write_json
-from satchel.cli.context import ProgressBar, command, confirm, skill_argument
+from satchel.cli.context import ProgressBar, command, confirm_change, skill_argument
 from satchel.cli.options import cannot_combine, needs, yes_option
-from satchel.errors import NotFound, Refused
+from satchel.errors import NotFound
 from satchel.i18n import render, say
 from satchel.project import refuse_locked
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from satchel.satchel import FolderReview
 
 _MAX_SKILLS_SHOWN = 20
-_MAX_PROCESSES = 8
 
 
 @command(
@@ -104,12 +102,9 @@ def offer_trust(session: CliContext, *, note: bool) -> None:
 
 
 def review_with_progress(session: CliContext) -> FolderReview:
-    """Scan untrusted skills on all cores, with a progress bar."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    """Scan untrusted skills, with a progress bar."""
     with ProgressBar(say("Scanning")) as progress:
-        return session.satchel.review(
-            lambda done, total: progress("", done, total), processes=min(cores, _MAX_PROCESSES)
-        )
+        return session.satchel.review(lambda done, total: progress("", done, total))
 
 
 def _accept(session: CliContext, name: str, reason: str, *, as_json: bool) -> int:
@@ -159,16 +154,10 @@ def print_review(session: CliContext, review: FolderReview) -> None:
 
 
 def _ask(session: CliContext, review: FolderReview) -> bool:
-    """Ask on the terminal.
-
-    Raises:
-        Refused: stdin is not a terminal.
-    """
-    if not sys.stdin.isatty():
-        raise Refused(say("Not a terminal; pass `--yes` to confirm"))
     from satchel.presentation.trust import show_review
 
-    return confirm(session, show_review(review).summary + say(". ") + say("Trust this folder?"))
+    question = show_review(review).summary + say(". ") + say("Trust this folder?")
+    return confirm_change(session, question, as_json=False)
 
 
 def _revoke(session: CliContext, *, as_json: bool) -> int:

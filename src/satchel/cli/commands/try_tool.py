@@ -8,7 +8,6 @@ import click
 
 from satchel.cli.console import clean, one_line, print_error, write_json
 from satchel.cli.context import command, complete_names, exit_code
-from satchel.cli.options import flag_option
 from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.i18n import join_names, say
 
@@ -34,10 +33,7 @@ _MAX_CHARS_SHOWN = 600
     "--arg", "pairs", multiple=True, metavar="NAME=VALUE", help=say("One argument; repeatable.")
 )
 @click.option("--json-args", "table", default="", metavar="JSON", help=say("All arguments."))
-@flag_option("--raw", say("Print only the output."))
-def try_(
-    context: CliContext, tool: str, pairs: tuple[str, ...], table: str, raw: bool, as_json: bool
-) -> int:
+def try_(context: CliContext, tool: str, pairs: tuple[str, ...], table: str, as_json: bool) -> int:
     from satchel.authoring.tool_trial import find_tool, read_arguments, try_tool
 
     satchel = context.satchel
@@ -53,11 +49,6 @@ def try_(
         satchel.close()
     if as_json:
         write_json(trial.to_dict())
-    elif raw:
-        if trial.response or trial.reply.error is None:
-            context.out.data(trial.response or trial.reply.text)
-        if not trial.response or "fault" in trial.reply.data:
-            _print_error(trial)
     else:
         _show_trial(context, trial)
     return _EXIT_CODES.get(str(trial.reply.data.get("failure")), exit_code(trial.reply))
@@ -66,10 +57,9 @@ def try_(
 def no_tool(context: CliContext, name: str, exc: NotFound, *, tested: bool = False) -> SatchelError:
     """A more precise error than `exc`: its skill.yaml is broken, or the skill has no program."""
     whole = name.partition(".")[0]
-    for part in (name, whole):
-        other = context.not_found(part)
-        if isinstance(other, SkillBroken):
-            return other
+    other = context.not_found(whole)
+    if isinstance(other, SkillBroken):
+        return other
     found = context.satchel.library.snapshot().find(whole)
     if found:
         from satchel.skill.trigger_file import has_triggers
@@ -90,7 +80,7 @@ def show_builds(context: CliContext) -> None:
     def show(line: str) -> None:
         context.err.line(one_line(line), "dim")
 
-    context.satchel.engine.progress = show
+    context.satchel.runner.progress = show
 
 
 def _show_trial(context: CliContext, trial: ToolTrial) -> None:
@@ -111,7 +101,7 @@ def _show_trial(context: CliContext, trial: ToolTrial) -> None:
         if data.get("stderr"):
             _block(err, "stderr", str(data["stderr"]))
     if reply.error is not None:
-        _print_error(trial)
+        print_error(reply.error.message, reply.error.hint)
         return
     context.out.data(str(data["output"]) if "output" in data else reply.text)
     if "output" in data and data.get("truncated"):
@@ -120,12 +110,6 @@ def _show_trial(context: CliContext, trial: ToolTrial) -> None:
             "the model sees {kept} of {all} characters", all=f"{cut + kept:,}", kept=f"{kept:,}"
         )  # fmt: skip
         context.err.line(message, lead=[(say("warning: "), "yellow")])
-
-
-def _print_error(trial: ToolTrial) -> None:
-    error = trial.reply.error
-    if error is not None:
-        print_error(error.message, error.hint)
 
 
 def _row(err: Screen, title: str, text: str) -> None:

@@ -72,8 +72,6 @@ def _warn(context: CliContext) -> None:
 
 def _password(context: CliContext, path: str) -> str:
     """Read the password file."""
-    from satchel.integrations.mcp.http import others_can_read
-
     path = os.path.expanduser(path)
     try:
         text = read_plain(path, _MAX_PASSWORD_BYTES).decode().strip()
@@ -85,7 +83,7 @@ def _password(context: CliContext, path: str) -> str:
         ) from exc
     if not text:
         raise InvalidInput(say("The file `{path}` is empty", path=one_line(path)))
-    if others_can_read(path):
+    if os.name == "posix" and os.stat(path).st_mode & 0o077:
         context.err.line(say("Others on this machine can read `{path}`", path=one_line(path)))
         step = say("Run `{command}`", command=f"chmod 600 {one_line(path)}")
         context.err.line(step, "", "→ ")

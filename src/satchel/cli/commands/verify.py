@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,9 +9,8 @@ import click
 from satchel.cli.console import count_skills, one_line, plural, write_json
 from satchel.cli.context import ProgressBar, command, skill_argument
 from satchel.cli.options import flag_option, yes_option
-from satchel.cli.plan_prompt import RISK, ask, confirm_and_apply, open_store, scope_option
-from satchel.errors import LockBroken
-from satchel.i18n import join_names, say
+from satchel.cli.plan_prompt import RISK, confirm_and_apply, open_store, scope_option
+from satchel.i18n import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +38,6 @@ _MAX_FILES_SHOWN = 20
 @skill_argument("names", nargs=-1)
 @flag_option("--strict", say("Warnings count as errors."))
 @flag_option("--accept", say("Record your edits in the lockfile."))
-@flag_option("--rebuild", say("Rebuild a damaged lockfile from its valid entries."))
 @click.option("--accept-risk", metavar="WHY", default="", help=RISK)
 @yes_option()
 @scope_option
@@ -49,7 +46,6 @@ def verify(
     names: tuple[str, ...],
     strict: bool,
     accept: bool,
-    rebuild: bool,
     accept_risk: str,
     yes: bool,
     scope: str,
@@ -57,8 +53,6 @@ def verify(
 ) -> int:
     """Print a row for each skill, and the files that differ."""
     store = open_store(session, scope)
-    if rebuild:
-        return _rebuild(session, store, yes=yes, as_json=as_json)
     if accept:
         return _accept(session, store, names, yes=yes, accept_risk=accept_risk, as_json=as_json)
     with ProgressBar(say("Checking")) as progress:
@@ -99,18 +93,11 @@ def verify(
 
 def _show(session: CliContext, found: list[InstallState]) -> None:
     out = session.out
-    words = {
-        "intact": say("intact"),
-        "modified": say("modified"),
-        "missing": say("missing"),
-        "unreadable": say("unreadable"),
-        "unlocked": say("unlocked"),
-    }
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for item in found:
         mark, style = _STATES[item.state]
-        rows.append([mark, one_line(item.id), words[item.state], _signed(item), _source(item)])
+        rows.append([mark, one_line(item.id), say(item.state), _signed(item), _source(item)])
         styles.append([style, "bold", style, "red" if item.signature == "invalid" else ""])
     out.table(["", say("name"), say("state"), say("signed by"), say("source")], rows, styles)
     for item in found:
@@ -163,30 +150,3 @@ def _accept(
             session.err.line(say("Nothing to do"))
             return 0
         return confirm_and_apply(session, store, plan, dry_run=False, as_json=as_json, **decision)
-
-
-def _rebuild(session: CliContext, store: Store, *, yes: bool, as_json: bool) -> int:
-    with suppress(LockBroken):
-        kept = sorted(store.lock())
-        if as_json:
-            write_json({"kept": kept, "lost": []})
-        session.err.line(say("Nothing to do"))
-        return 0
-    _, lost = store.rebuild_lock(dry_run=True)
-    reason = say("{names} will no longer be locked, which cannot be undone", names=_names_of(lost))
-    if lost and not yes and not ask(session, reason):
-        session.err.line(say("Nothing was changed"))
-        return 0
-    kept, lost = store.rebuild_lock()
-    if as_json:
-        write_json({"kept": list(kept), "lost": list(lost)})
-        return 0
-    err = session.err
-    err.line(say("Lockfile rebuilt: {count} entries kept", count=f"{len(kept):,}"))
-    if lost:
-        err.line(say("Sources lost: {names}", names=_names_of(lost)), "yellow")
-    return 0
-
-
-def _names_of(ids: Sequence[str]) -> str:
-    return join_names(f"`{one_line(item)}`" for item in ids)

@@ -1,4 +1,4 @@
-"""Script coverage of an embedding model, from its vocabulary or from a trial.
+"""Script coverage of a local embedding model, from its vocabulary.
 
 An English tokenizer contains the single letters of many scripts. It splits Russian into letters and
 maps most Chinese characters to the unknown token, and the resulting vectors are meaningless. A
@@ -12,9 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from satchel.detect.embeddings.base import Matrix
+    from collections.abc import Iterable
 
 _ONE_IS_A_WORD = frozenset(("CJK",))
 """Scripts whose characters are words or nearly so, and carry more meaning than a letter."""
@@ -27,46 +25,6 @@ _MIN_SCRIPT_SHARE = 0.2
 """A script is covered from this number of word pieces, or from this share of a small vocabulary."""
 _MARKERS = ("##", "▁", "Ġ", "</w>")
 _MAX_EXAMINED_CHARS = 2_000
-
-TWINS: dict[str, tuple[str, ...]] = {
-    "LATIN": (
-        "How do I bake bread at home?",
-        "The server does not start after the update.",
-        "Draw a chart of last year's sales.",
-        "Translate this letter for my grandmother.",
-    ),
-    "CJK": (
-        "怎样在家里烤面包？",
-        "更新之后服务器启动不了。",
-        "把去年的销售额画成图表。",
-        "帮我奶奶翻译这封信。",
-    ),
-    "HIRAGANA": (
-        "家でパンを焼くにはどうすればいいですか。",
-        "更新したあと、サーバーがうごかなくなりました。",
-        "去年の売り上げをグラフにしてください。",
-        "おばあちゃんのためにこの手紙を訳してください。",
-    ),
-    "HANGUL": (
-        "집에서 빵을 어떻게 굽나요?",
-        "업데이트한 뒤로 서버가 켜지지 않아요.",
-        "작년 매출을 차트로 그려 줘.",
-        "할머니를 위해 이 편지를 번역해 줘.",
-    ),
-    "CYRILLIC": (
-        "Как испечь хлеб дома?",
-        "После обновления сервер не запускается.",
-        "Нарисуй график продаж за прошлый год.",
-        "Переведи это письмо для моей бабушки.",
-    ),
-    "ARABIC": (
-        "كيف أخبز الخبز في المنزل؟",
-        "الخادم لا يعمل بعد التحديث.",
-        "ارسم مخططا لمبيعات العام الماضي.",
-        "ترجم هذه الرسالة لجدتي.",
-    ),
-}
-"""The same four sentences in several scripts, for models that do not show their vocabulary."""
 _SAME = {"KATAKANA": "HIRAGANA", "KATAKANA-HIRAGANA": "HIRAGANA", "IDEOGRAPHIC": "CJK"}
 
 
@@ -91,31 +49,17 @@ def scripts_in(text: str) -> dict[str, float]:
     return found
 
 
-def is_covered(text: str, reads: Callable[[str], bool]) -> bool:
-    """Whether nearly all letters of a text belong to covered scripts.
-
-    Args:
-        text: Any text; one without letters is covered.
-        reads: Whether a script is covered; called only for scripts that occur.
-    """
-    if text.isascii():
-        return reads("LATIN") or not any(char.isalpha() for char in text)
-    found = scripts_in(text)
-    foreign = sum(size for script, size in found.items() if not reads(script))
-    return foreign <= _MAX_UNCOVERED_SHARE * sum(found.values())
-
-
 class Vocabulary:
     """The covered scripts of a tokenizer, counted on first use."""
 
     def __init__(self, tokenizer: Any, unknown: int | None) -> None:
         self._tokenizer = tokenizer
         self._unknown = unknown
-        self._reads: frozenset[str] | None = None
+        self._scripts: frozenset[str] | None = None
 
     def covers(self, text: str) -> bool:
         """Whether the script is one of the vocabulary's, and so are most of the words."""
-        if not is_covered(text, self._knows):
+        if not self._reads(text):
             return False
         if self._unknown is None:
             return True
@@ -128,11 +72,16 @@ class Vocabulary:
                 known += token != self._unknown
         return unknown <= _MAX_UNCOVERED_SHARE * (known + unknown)
 
-    def _knows(self, script: str) -> bool:
-        if self._reads is None:
+    def _reads(self, text: str) -> bool:
+        """Whether nearly all letters of a text belong to covered scripts."""
+        if self._scripts is None:
             pieces: Iterable[str] = self._tokenizer.get_vocab()
-            self._reads = covered_scripts(pieces)
-        return script in self._reads
+            self._scripts = covered_scripts(pieces)
+        if text.isascii():
+            return "LATIN" in self._scripts or not any(map(str.isalpha, text))
+        found = scripts_in(text)
+        foreign = sum(size for script, size in found.items() if script not in self._scripts)
+        return foreign <= _MAX_UNCOVERED_SHARE * sum(found.values())
 
 
 def covered_scripts(pieces: Iterable[str]) -> frozenset[str]:
@@ -171,29 +120,3 @@ def _byte_letters() -> dict[str, int]:
 
 
 _BYTES = _byte_letters()
-
-
-class CoverageProbe:
-    """Finds out by four sentences and their translations whether a model reads a script."""
-
-    def __init__(self, embed: Callable[[Sequence[str]], Matrix]) -> None:
-        self._embed = embed
-        self._known = {"LATIN": True}
-
-    def reads(self, script: str) -> bool:
-        """Whether each of four sentences is nearest to its own translation. Asked once a script.
-
-        Guessing passes once in 256 times. A script without sentences here counts as not read.
-
-        Raises:
-            ModelFailed: the model cannot be asked.
-        """
-        if script not in self._known:
-            twins = TWINS.get(script)
-            self._known[script] = twins is not None and self._passes(twins)
-        return self._known[script]
-
-    def _passes(self, twins: tuple[str, ...]) -> bool:
-        made = self._embed([*TWINS["LATIN"], *twins])
-        nearest = (made[len(twins) :] @ made[: len(twins)].T).argmax(axis=1)
-        return nearest.tolist() == list(range(len(twins)))

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from satchel._optional import require
 from satchel.detect.embeddings.base import EXTRA, MAX_DIMENSIONS, first_line, normalised
-from satchel.detect.embeddings.coverage import CoverageProbe, is_covered
 from satchel.errors import ModelFailed, SettingsError
 from satchel.i18n import say
 
@@ -63,7 +62,6 @@ class Endpoint:
         self._env = os.environ if env is None else env
         self._dimensions = 0
         self._hurry = threading.local()
-        self._trial = CoverageProbe(self.embed)
         self._opener = urllib.request.build_opener(
             _NoRedirect(), *([urllib.request.ProxyHandler({})] if _is_here(self._url) else [])
         )
@@ -87,12 +85,9 @@ class Endpoint:
         return self._dimensions
 
     def covers(self, text: str) -> bool:
-        """Return the coverage from a trial of each script.
-
-        Raises:
-            ModelFailed: the server does not answer.
-        """
-        return is_covered(text, self._trial.reads)
+        """Return True: the vocabulary of a server's model is not known."""
+        del text
+        return True
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """One vector for each text."""

@@ -68,12 +68,11 @@ class OnnxEmbedder:
 
     hurrying = None
 
-    def __init__(self, folder: str, *, tokens: int = MAX_TOKENS, threads: int = 0) -> None:
+    def __init__(self, folder: str, *, threads: int = 0) -> None:
         """Open a model and run it on one text, so that an unusable one fails here.
 
         Args:
             folder: Holds one `.onnx` file (or `onnx/`) and `tokenizer.json`.
-            tokens: Where texts are cut; the model's own limit may be lower.
             threads: How many texts run at once; 0 leaves one processor to others.
 
         Raises:
@@ -87,10 +86,7 @@ class OnnxEmbedder:
             raise unusable(folder, say("it has no `{name}`", name="model.onnx"))
         self.folder = folder
         self._threads = threads or max(1, (os.cpu_count() or 1) - 1)
-        limit = read_table(folder, "sentence_bert_config.json").get("max_seq_length")
-        if isinstance(limit, int) and limit >= 8:
-            tokens = min(tokens, limit)
-        self._tokenizer, unknown = open_tokenizer(folder, tokens)
+        self._tokenizer, unknown = open_tokenizer(folder)
         self._vocabulary = Vocabulary(self._tokenizer, unknown)
         self._session = self._open(path)
         self._takes = {one.name for one in self._session.get_inputs()}
@@ -101,7 +97,7 @@ class OnnxEmbedder:
             digest = hashlib.file_digest(file, "sha256")
         with open(os.path.join(folder, "tokenizer.json"), "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
-        self._id = f"onnx-{digest.hexdigest()[:24]}-{tokens}"
+        self._id = f"onnx-{digest.hexdigest()[:24]}-{MAX_TOKENS}"
 
     @property
     def id(self) -> str:
@@ -185,8 +181,8 @@ class OnnxEmbedder:
 _MAX_TOKENIZER_CHARS = 128 << 20
 
 
-def open_tokenizer(folder: str, limit: int) -> tuple[Any, int | None]:
-    """The tokenizer of a folder, cut at `limit` tokens and without padding, and its unknown token.
+def open_tokenizer(folder: str, tokens: int = MAX_TOKENS) -> tuple[Any, int | None]:
+    """The tokenizer of a folder, cut at `tokens` and without padding, and its unknown token.
 
     Raises:
         SettingsError: there is none, or it is damaged.
@@ -199,7 +195,7 @@ def open_tokenizer(folder: str, limit: int) -> tuple[Any, int | None]:
             text = file.read(_MAX_TOKENIZER_CHARS)  # one that is longer is cut, and no JSON
         tokenizer = module.Tokenizer.from_str(text)
         tokenizer.no_padding()
-        tokenizer.enable_truncation(limit)
+        tokenizer.enable_truncation(tokens)
         unknown = _unknown_token(tokenizer, json.loads(text))
     except FileNotFoundError as exc:
         raise unusable(folder, say("it has no `{name}`", name="tokenizer.json")) from exc
@@ -219,25 +215,6 @@ def _unknown_token(tokenizer: Any, table: Any) -> int | None:
         return tokenizer.token_to_id(name)
     number = model.get("unk_id")  # unigram
     return number if isinstance(number, int) else None
-
-
-def read_table(folder: str, name: str) -> dict[str, Any]:
-    """What a JSON file of a folder holds; empty when there is none, or it holds no object.
-
-    Raises:
-        SettingsError: it is no JSON.
-    """
-    try:
-        with open(os.path.join(folder, name), "rb") as file:
-            found = json.loads(file.read(1 << 20))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as exc:
-        reason = first_line(exc)
-        raise unusable(
-            folder, say("`{path}` cannot be read: {reason}", path=name, reason=reason)
-        ) from exc
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 MAX_STATIC_TOKENS = 512

@@ -16,6 +16,8 @@ from satchel._fs import write_atomic
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from satchel.skill import Skill
+
 FIELDS = ("name", "description", "when", "triggers", "body")
 """Indexed fields of a skill."""
 
@@ -24,6 +26,12 @@ MAX_ALLOWED_KEYS = 1_000
 
 Stamp = tuple[int, int, int]
 """mtime_ns, ctime_ns and size of the skill's file."""
+
+
+def file_stamp(skill: Skill) -> Stamp:
+    """Return the file state of a skill."""
+    head = skill[0]  # faster than by name: a library may have a million
+    return (head.mtime_ns, head.ctime_ns, head.size)
 
 
 class IndexRow(NamedTuple):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._fs import locked
 from satchel._optional import available
+from satchel.detect.index.base import file_stamp
 from satchel.errors import Conflict, Refused, SatchelError
 from satchel.i18n import say
 
@@ -382,7 +383,7 @@ class IndexSync:
         if self._unread:
             path, reason = next(iter(self._unread.items()))
             return say(
-                "{count} skills could not be read, such as `{path}` ({reason})",
+                "Skills that could not be read: {count}, such as `{path}` ({reason})",
                 count=len(self._unread),
                 path=path,
                 reason=reason,
@@ -481,17 +482,12 @@ def keys_of(skills: Sequence[Skill]) -> list[str]:
     return keys
 
 
-def _stamp(skill: Skill) -> Stamp:
-    head = skill[0]
-    return (head.mtime_ns, head.ctime_ns, head.size)
-
-
 def _changed(
     skills: Sequence[Skill], keys: Sequence[str], stamps: Mapping[str, Stamp]
 ) -> list[Skill]:
     """Return skills whose text is not indexed."""
-    known = stamps.get
-    return [skill for key, skill in zip(keys, skills, strict=True) if known(key) != _stamp(skill)]
+    pairs = zip(map(stamps.get, keys), skills, strict=True)
+    return [skill for known, skill in pairs if known != file_stamp(skill)]
 
 
 def _missing(keys: Iterable[str]) -> list[str]:

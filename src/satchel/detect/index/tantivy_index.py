@@ -43,8 +43,6 @@ memory is allocated."""
 _SPACES = "satchel_spaces"
 _MAGIC = b"satchel-rows-2\n"
 _SCORE = itemgetter(0)
-_MAX_FAILURES = 3
-"""Consecutive failed updates before the index is rebuilt."""
 
 
 class _TantivyRows(NamedTuple):
@@ -94,9 +92,6 @@ class TantivyIndex:
         self._lock = threading.Lock()
         self._view: _TantivyView | None = None
         self._refused: tuple[int, ...] | None = None
-        self._failures = 0
-        self.damage = ""
-        """Why the folder was last unusable."""
 
     def stamps(self) -> Mapping[str, Stamp]:
         """Return the stamps of indexed skills by key."""
@@ -127,7 +122,6 @@ class TantivyIndex:
             is_behind = view is not None and old.commit < _last_commit(self._meta)
             stamps, keys = dict(old.stamps), dict(old.keys)
             dropped = [key for key in gone if stamps.pop(key, None) is not None]
-            self._failures += 1
             for number in map(_number, dropped):
                 writing.drop(number)
                 del keys[number]
@@ -146,7 +140,6 @@ class TantivyIndex:
             write_state(self._rows, _MAGIC, (commit, tuple(fields), stamps, list(keys), []))
             kept = _TantivyRows(commit, fields, stamps, keys)
             self._view = self._view_of(kept, self._mark())
-        self._failures = 0
         if progress is not None:
             progress(taken)
 
@@ -169,8 +162,9 @@ class TantivyIndex:
                 else allowed_only(partial(self._best, view, fields, sane), limit, allowed)
                 for signal, fields in signals.items()
             }
-        except BaseException as exc:  # noqa: BLE001 - `_reason` raises what is not about the index
-            self._refuse(view.mark, _reason(exc))
+        except BaseException as exc:  # noqa: BLE001 - `_reason_or_raise` raises what is not about the index
+            _reason_or_raise(exc)
+            self._refuse(view.mark)
             return {signal: {} for signal in signals}
 
     def count(self) -> int:
@@ -236,11 +230,12 @@ class TantivyIndex:
             try:
                 rows = _read_rows(self._rows)
                 if not 0 <= rows.commit <= _last_commit(self._meta):
-                    self._refuse(mark, "its two files do not belong together")
+                    self._refuse(mark)  # its two files do not belong together
                     return None
                 self._view = self._view_of(rows, mark)
             except BaseException as exc:  # noqa: BLE001 - the same
-                self._refuse(mark, _reason(exc))
+                _reason_or_raise(exc)
+                self._refuse(mark)
                 return None
             return self._view
 
@@ -256,9 +251,7 @@ class TantivyIndex:
 
     def _writable(self) -> Any:
         """Return the index for writing: an empty one without a usable one."""
-        # What fails again and again is damaged where opening it does not show.
-        if self._current() is None or self._failures >= _MAX_FAILURES:
-            self._failures = 0
+        if self._current() is None:
             self._view = None
             if os.path.lexists(self._rows):
                 os.unlink(self._rows)
@@ -267,10 +260,9 @@ class TantivyIndex:
         try:
             return self._open()
         except BaseException as exc:
-            raise OSError(f"tantivy: {_reason(exc)}") from exc
+            raise OSError(f"tantivy: {_reason_or_raise(exc)}") from exc
 
-    def _refuse(self, mark: tuple[int, ...], reason: str) -> None:
-        self.damage = reason
+    def _refuse(self, mark: tuple[int, ...]) -> None:
         self._refused = mark
         self._view = None
 
@@ -318,9 +310,9 @@ class _Writing:
             writer.wait_merging_threads()
         except BaseException as second:
             if exc is None:
-                raise OSError(f"tantivy: {_reason(second)}") from second
+                raise OSError(f"tantivy: {_reason_or_raise(second)}") from second
         if exc is not None and not isinstance(exc, (OSError, TypeError)):
-            raise OSError(f"tantivy: {_reason(exc)}") from exc
+            raise OSError(f"tantivy: {_reason_or_raise(exc)}") from exc
 
     def add(self, number: int, row: IndexRow) -> None:
         document = self._document()
@@ -365,7 +357,7 @@ def _last_commit(path: str) -> int:
     return int(text.rpartition(b'"opstamp":')[2].split(b",")[0].strip(b" \r\n}"))
 
 
-def _reason(exc: BaseException) -> str:
+def _reason_or_raise(exc: BaseException) -> str:
     """Return the reason in one line; re-raise an exception that is not about the index.
 
     Rust's panic, which a damaged file may cause, is a `BaseException`.

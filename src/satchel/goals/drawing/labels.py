@@ -28,7 +28,7 @@ def state_word(state: str) -> str:
         "queued": say("queued"),
         "waiting": say("{count} waiting", count="").strip(),
         "running": say("running"),
-        "asking": say("asking"),
+        "asking": say("waiting for you"),
         "done": say("{count} done", count="").strip(),  # `done` alone is another word elsewhere
         "partial": say("partial"),
         "failed": say("failed"),
@@ -97,8 +97,9 @@ def usage_words(usage: Usage) -> tuple[str, ...]:
     """Usage of models as text; empty when none was called."""
     if not usage.requests and not usage.input_tokens:
         return ()
+    noun = say("request") if usage.requests == 1 else say("requests")
     words = (
-        say("{count} requests", count=f"{usage.requests:,}"),
+        say("{count} {noun}", count=f"{usage.requests:,}", noun=noun),
         say("{count} tokens in", count=f"{usage.input_tokens:,}"),
         say("{count} tokens out", count=f"{usage.output_tokens:,}"),
     )

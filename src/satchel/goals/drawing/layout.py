@@ -7,6 +7,8 @@ a lane there. The layout is deterministic.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,7 +60,7 @@ def lay_out(sizes: Mapping[str, tuple[float, float]], edges: Iterable[tuple[str,
         edges: (from, to), each once.
 
     Raises:
-        ValueError: there is a cycle.
+        graphlib.CycleError: there is a cycle.
     """
     links = [(source, target) for source, target in edges if source in sizes and target in sizes]
     layers_of = _layers(list(sizes), links)
@@ -81,18 +83,11 @@ def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str,
     for source, target in edges:
         needs[target].append(source)
         feeds[source].append(target)
-    left = {node: len(needs[node]) for node in nodes}
-    ready = [node for node in nodes if not left[node]]
+    ordered = list(TopologicalSorter(needs).static_order())
     layer: dict[str, int] = {}
-    for node in ready:  # grows during the iteration
+    for node in ordered:
         layer[node] = max((layer[upper] + 1 for upper in needs[node]), default=0)
-        for lower in feeds[node]:
-            left[lower] -= 1
-            if not left[lower]:
-                ready.append(lower)
-    if len(layer) != len(nodes):
-        raise ValueError("the graph has a cycle")
-    for node in reversed(ready):  # a node with more dependents than needs moves towards them
+    for node in reversed(ordered):  # a node with more dependents than needs moves towards them
         if len(feeds[node]) > len(needs[node]):
             layer[node] = min(layer[lower] for lower in feeds[node]) - 1
     return layer
@@ -162,23 +157,16 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _crossings(rows: Sequence[Sequence[str]], downs: Mapping[str, list[str]]) -> int:
-    """Count crossing edges layer by layer with a Fenwick tree."""
+    """Count crossing edges layer by layer."""
     total = 0
     for row, under in pairwise(rows):
         where = {name: lay_out for lay_out, name in enumerate(under)}
         ends = [end for name in row for end in sorted(where[one] for one in downs.get(name, ()))]
-        size = len(under)
-        tree = [0] * (size + 1)
-        for seen, end in enumerate(ends):
-            before, at = 0, end + 1
-            while at:
-                before += tree[at]
-                at -= at & -at
-            total += seen - before
-            at = end + 1
-            while at <= size:
-                tree[at] += 1
-                at += at & -at
+        seen: list[int] = []
+        for end in ends:
+            place = bisect_right(seen, end)
+            total += len(seen) - place
+            seen.insert(place, end)
     return total
 
 

@@ -1,17 +1,16 @@
 """The protocol of engines, and the errors and helpers that all of them share.
 
 An engine stores plans and results and distributes work to workers. Order, retries and failures are
-decided by `executor.execute`, with the `Execution` that the engine provides.
+decided by `executor.execute`, with the `executor.Execution` that the engine provides.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from satchel.errors import Conflict, NotFound, Refused
-from satchel.goals.executor import Execution, StepContext
 from satchel.goals.model import OVER
 from satchel.goals.plan_checks import require_valid
 from satchel.goals.reports import valid_results
@@ -31,23 +30,6 @@ if TYPE_CHECKING:
         StepResult,
     )
 
-
-__all__ = [
-    "AT_REST",
-    "Engine",
-    "Execution",
-    "StepContext",
-    "engine_not_open",
-    "goal_cancelled",
-    "goal_damaged",
-    "goal_missing",
-    "goal_not_over",
-    "goal_running",
-    "new_revision",
-    "no_runner",
-    "plan_conflict",
-    "wait_until_rest",
-]
 
 AT_REST: frozenset[str] = OVER | {"asking"}
 """States of a goal that only a caller changes."""
@@ -215,6 +197,7 @@ class Engine(Protocol):
         Raises:
             NotFound: there is no such goal.
             Conflict: it is running, or waits for a person: cancel it first.
+            Refused: this engine removes goals by itself.
         """
         ...
 
@@ -247,21 +230,12 @@ def new_revision(
     return revised, valid_results(goal.plan, revised.plan, results, from_step)
 
 
-class _HasState(Protocol):
-    @property
-    def state(self) -> str: ...
-
-
-_S = TypeVar("_S", bound=_HasState)
-
-
 async def wait_until_rest(
-    current: Callable[[], Awaitable[_S]],
+    current: Callable[[], Awaitable[Any]],
     timeout: float | None,  # noqa: ASYNC109
     pause: float,
     max_pause: float,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> _S:
+) -> Any:
     """Poll with growing pauses until the goal is over or asks, or until the timeout."""
     end = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -269,5 +243,5 @@ async def wait_until_rest(
         left = pause if end is None else min(pause, end - time.monotonic())
         if found.state in AT_REST or left <= 0:
             return found
-        await sleep(left)
+        await asyncio.sleep(left)
         pause = min(pause * 1.5, max_pause)

@@ -22,17 +22,7 @@ from satchel.errors import NotFound
 from satchel.goals import approvals
 from satchel.goals.artifacts import DatabaseArtifacts
 from satchel.goals.database import IDLE_TRANSACTION_S
-from satchel.goals.engines.base import (
-    StepContext,
-    engine_not_open,
-    goal_cancelled,
-    goal_not_over,
-    goal_running,
-    new_revision,
-    no_runner,
-    plan_conflict,
-    wait_until_rest,
-)
+from satchel.goals.engines import base
 from satchel.goals.engines.dbos_runs import (
     ENGINE,
     QUEUE,
@@ -47,6 +37,7 @@ from satchel.goals.engines.dbos_worker import APPLICATION, VERSION, DbosWorker
 from satchel.goals.model import OVER
 from satchel.goals.plan_checks import require_valid
 from satchel.goals.reports import pack, report_of
+from satchel.goals.step_runner import StepContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +69,7 @@ def in_thread(
     @wraps(method)
     async def outer(self: DbosEngine, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         if self.client is None:
-            raise engine_not_open()
+            raise base.engine_not_open()
         return await asyncio.to_thread(method, self, *args, **kwargs)
 
     return outer
@@ -187,7 +178,7 @@ class DbosEngine:
         run = self._runs.latest(goal.id)
         known = (run.order.goal.plan, self._runs.order(first).goal.plan)
         if pack(goal.plan) not in map(pack, known):
-            raise plan_conflict(goal.id)
+            raise base.plan_conflict(goal.id)
         return self._runs.report(run)
 
     def _enqueue(self, order: RunOrder, delay: float | None = None) -> bool:
@@ -215,13 +206,13 @@ class DbosEngine:
         """Start a new revision of a goal that is over or asks; valid results are kept."""
         run = self._runs.latest(goal_id)
         if run.is_active:
-            raise goal_running(goal_id)
+            raise base.goal_running(goal_id)
         order, results = run.order, self._runs.report(run).steps
-        goal, kept = new_revision(order.goal, results, plan, from_step)
+        goal, kept = base.new_revision(order.goal, results, plan, from_step)
         revision = run.id.revision + 1
         now = RunId(goal_id, revision, 1)
         if not self._enqueue(run.successor(now, goal=goal, keep=[*kept])):
-            raise goal_running(goal_id)  # another process did it first
+            raise base.goal_running(goal_id)  # another process did it first
         return report_of(goal, kept, "queued", engine=ENGINE, revision=revision)
 
     @in_thread
@@ -229,9 +220,9 @@ class DbosEngine:
         """Return the report: workers continue goals by themselves."""
         run = self._runs.latest(goal_id)
         if run.status == "PENDING" and self._store.is_alive(run.row.executor_id or ""):
-            raise goal_running(goal_id)
+            raise base.goal_running(goal_id)
         if run.state == "cancelled":
-            raise goal_cancelled(goal_id)
+            raise base.goal_cancelled(goal_id)
         return self._runs.report(run)
 
     # --- answers and control --------------------------------------------------------------
@@ -290,7 +281,7 @@ class DbosEngine:
         """Remove a goal that is over, with its runs, answers and large outputs."""
         run = await self._latest_run(goal_id)
         if run.state not in OVER:
-            raise goal_not_over(goal_id, run.state)
+            raise base.goal_not_over(goal_id, run.state)
         await self.artifacts.forget(goal_id)  # first: a remaining goal can be removed again
         await self._remove(goal_id)
 
@@ -309,7 +300,7 @@ class DbosEngine:
 
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
         """Wait until it is over or asks; return the report when the time is up."""
-        await wait_until_rest(lambda: self._latest_run(goal_id), timeout, 0.02, 0.5)
+        await base.wait_until_rest(lambda: self._latest_run(goal_id), timeout, 0.02, 0.5)
         return await self.report(goal_id)
 
     @in_thread
@@ -331,7 +322,7 @@ class DbosEngine:
     async def work(self, *, drain: float = 30.0) -> None:
         """Work until cancelled; then finish the running steps within `drain` seconds."""
         if self._worker is None:
-            raise no_runner()
+            raise base.no_runner()
         worker = self._worker
         try:
             await asyncio.Event().wait()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import NotFound
-from satchel.goals.engines.base import goal_missing
+from satchel.goals.engines import base
 from satchel.goals.model import OVER, Answer, Goal, StepResult
 from satchel.goals.plan_checks import running_steps
 from satchel.goals.reports import (
@@ -152,7 +152,7 @@ class DbosRuns:
         first = RunId(goal, 1, 1)
         runs = self._some([first, RunId(goal, 1, 2), RunId(goal, 2, 1)])
         if not runs:
-            raise goal_missing(goal)
+            raise base.goal_missing(goal)
         if list(runs) == [first]:
             return runs[first]
         latest = max(runs)
@@ -212,7 +212,7 @@ class DbosRuns:
         """
         found = self._some([parse(run)])
         if not found:
-            raise goal_missing(run)
+            raise base.goal_missing(run)
         return found[parse(run)].order
 
     def results(self, run: str) -> dict[str, StepResult]:

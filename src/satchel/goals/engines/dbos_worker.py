@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from satchel.goals.engines.dbos_runs import DbosRuns
     from satchel.goals.engines.dbos_tables import DbosTables
-    from satchel.goals.executor import StepContext
     from satchel.goals.model import Answer, Done, Step, StepCall, Work
+    from satchel.goals.step_runner import StepContext
 
 APPLICATION = "satchel-goals"
 VERSION = "1"

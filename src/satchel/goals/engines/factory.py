@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 ENGINES = ("local", "dbos", "temporal")
 QUEUE = "satchel"
 _TEMPORAL_PORT = "7233"
-_PROJECT_FILE = "project"
-"""The file with the project's path in a folder of goals."""
 
 
 def open_engine(
@@ -44,6 +42,7 @@ def open_engine(
     Raises:
         MissingExtra: its extra is not installed.
         SettingsError: its settings cannot be used.
+        InvalidInput: DBOS does not support the database.
     """
     chosen, address = chosen_engine(settings, name)
     if chosen == "dbos":
@@ -89,18 +88,13 @@ def goals_folder(settings: Settings) -> str:
 
 
 def local_folder(settings: Settings) -> str:
-    """The folder of this project's goals, with a file that names the project.
+    """The folder of this project's goals.
 
     One per project: the skills, tools and approvals of a goal are those of the project that
     it was started in.
     """
     folder = os.path.join(goals_folder(settings), f"goals-{_project_name(settings)}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    note = os.path.join(folder, _PROJECT_FILE)
-    if not os.path.exists(note):
-        from satchel._fs import write_atomic
-
-        write_atomic(note, os.path.realpath(settings.project).encode())
     return folder
 
 
@@ -113,22 +107,11 @@ def _project_name(settings: Settings) -> str:
 def database_url(settings: Settings, url: str = "") -> str:
     """The address of the database of `dbos`; a file of the project when none is given.
 
-    Raises:
-        SettingsError: DBOS does not support it.
+    One per project: a process that opens it runs the waiting steps with the skills of its own
+    project.
     """
-    if not url:
-        # One per project: a process that opens it runs the waiting steps with the skills of its own
-        # project.
-        name = f"goals-{_project_name(settings)}.sqlite"
-        return f"sqlite:///{os.path.join(goals_folder(settings), name)}"
-    if not url.startswith(("sqlite:", "postgresql:", "postgresql+psycopg:", "postgres:")):
-        from satchel.goals.database import without_password
-
-        raise SettingsError(
-            say("`{value}` is not valid", value=without_password(url)),
-            say("Write `dbos:sqlite:///FILE` or `dbos:postgresql://USER@HOST/NAME`"),
-        )
-    return url
+    name = f"goals-{_project_name(settings)}.sqlite"
+    return url or f"sqlite:///{os.path.join(goals_folder(settings), name)}"
 
 
 def is_shared(settings: Settings, engine: str | None) -> bool:

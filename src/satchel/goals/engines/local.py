@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.goals import approvals
 from satchel.goals.artifacts import FolderArtifacts
-from satchel.goals.engines.base import (
-    goal_cancelled,
-    goal_damaged,
-    goal_missing,
-    goal_not_over,
-    goal_running,
-    plan_conflict,
-)
+from satchel.goals.engines import base
 from satchel.goals.engines.local_journal import (
     IDLE,
     DamagedLine,
@@ -32,17 +25,17 @@ from satchel.goals.engines.local_journal import (
     LocalGoal,
     lines_of,
 )
-from satchel.goals.executor import StepContext, execute
+from satchel.goals.executor import execute
 from satchel.goals.model import OVER, Answer, Goal, Plan, StepResult
 from satchel.goals.plan_checks import require_valid, running_steps
 from satchel.goals.reports import (
     continued_results,
     json_text,
     pack,
-    report_of,
     summary_of,
     unpack,
 )
+from satchel.goals.step_runner import StepContext
 from satchel.i18n import Message, say, unpack_messages
 
 if TYPE_CHECKING:
@@ -52,92 +45,6 @@ if TYPE_CHECKING:
     from satchel.goals.model import GoalReport, GoalState, GoalSummary, StepRunner
 
 
-class GoalStore:
-    """The goals of one engine.
-
-    Args:
-        folder: The parent of the goals' folders.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.loaded: dict[str, LocalGoal] = {}
-        """Goals that run here. The others are read on every request, because other processes may
-        change them."""
-
-    def journal(self, goal_id: str) -> Journal:
-        """The journal of a goal."""
-        return Journal(os.path.join(self.folder, goal_id))
-
-    def get(self, goal_id: str) -> LocalGoal:
-        """The current state of a goal, in whichever process it runs.
-
-        Raises:
-            NotFound: there is no such goal.
-        """
-        record = self.loaded.get(goal_id)
-        if record is not None:
-            return record
-        record, journal = self._read(goal_id)
-        if record.state not in IDLE and not journal.is_locked():
-            record, _ = self._read(goal_id)  # it may have ended just now
-            if record.state not in IDLE:
-                record.state = "queued"
-                record.reason = say("Its process is gone; `satchel goal resume` goes on with it")
-        if record.state == "running":  # in another process, whose journal has only ended steps
-            record.progress.running = dict.fromkeys(
-                running_steps(record.goal.plan, record.results), 0.0
-            )
-        return record
-
-    def lock(self, goal_id: str) -> LocalGoal:
-        """Lock a goal in order to run it here.
-
-        Raises:
-            NotFound: there is no such goal.
-            Conflict: another process runs it, or its journal is damaged.
-        """
-        record = self.loaded.get(goal_id)
-        if record is not None:
-            return record
-        _, journal = self._read(goal_id)
-        if not journal.lock():
-            raise goal_running(goal_id)
-        record, _ = self._read(goal_id)
-        if record.state == "damaged":
-            journal.unlock()
-            raise goal_damaged(goal_id)
-        if record.state not in IDLE:
-            record.state = "queued"  # its process is gone, since the lock was free
-        record.journal = journal
-        return record
-
-    def unlock(self, record: LocalGoal) -> None:
-        """Unlock a goal, so that another process may run it."""
-        if record.journal is not None:
-            record.journal.unlock()
-            self.loaded.pop(record.goal.id, None)
-
-    def ids(self, before: float | None = None) -> list[str]:
-        """Ids of all goals, or of those submitted before a time, newest first."""
-        found: list[tuple[float, str]] = []
-        for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
-            began = self.journal(name).submitted_at()
-            if began is not None:
-                found.append((began, name))
-        return [name for at, name in sorted(found, reverse=True) if before is None or at < before]
-
-    def _read(self, goal_id: str) -> tuple[LocalGoal, Journal]:
-        plain = goal_id not in {"", ".", ".."} and os.path.basename(goal_id) == goal_id
-        if not plain or "\0" in goal_id:
-            raise goal_missing(goal_id)
-        journal = self.journal(goal_id)
-        record = read_goal(journal)
-        if record is None or record.goal.id != goal_id:
-            raise goal_missing(goal_id)
-        return record, journal
-
-
 def require_same_plan(record: LocalGoal, plan: Plan) -> None:
     """Raise unless an existing goal has this plan.
 
@@ -145,9 +52,10 @@ def require_same_plan(record: LocalGoal, plan: Plan) -> None:
         Conflict: it has another plan, or its journal is damaged.
     """
     if record.state == "damaged":
-        raise goal_damaged(record.goal.id)
-    if not (same_plan(record.goal.plan, plan) or same_plan(record.first_plan, plan)):
-        raise plan_conflict(record.goal.id)
+        raise base.goal_damaged(record.goal.id)
+    known = (record.goal.plan, record.first_plan)
+    if plan not in known and json_text(pack(plan)) not in (json_text(pack(one)) for one in known):
+        raise base.plan_conflict(record.goal.id)
 
 
 def read_goal(journal: Journal) -> LocalGoal | None:
@@ -191,11 +99,6 @@ def _apply_line(record: LocalGoal, line: dict[str, Any]) -> None:
         record.state, record.reason = "running", ""
 
 
-def same_plan(one: Plan, other: Plan) -> bool:
-    """Whether two plans are equal as JSON."""
-    return one == other or json_text(pack(one)) == json_text(pack(other))
-
-
 POLL_INTERVAL_S = 0.3
 _CANCEL_TIMEOUT_S = 5.0
 """How long `cancel` waits for steps to clean up."""
@@ -216,7 +119,10 @@ class LocalEngine:
         folder = self._temporary.name if self._temporary else folder
         self.artifacts: Artifacts = FolderArtifacts(os.path.join(folder, "artefacts"))
         self._context = StepContext(runner, self.artifacts) if runner else None
-        self._store = GoalStore(os.path.join(folder, "goals"))
+        self._folder = os.path.join(folder, "goals")
+        self._loaded: dict[str, LocalGoal] = {}
+        """Goals that run here. The others are read on every request, because other processes may
+        change them."""
         self._cancel_poll: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -224,7 +130,7 @@ class LocalEngine:
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop running goals; they can be resumed, unless the folder is temporary."""
-        tasks = [record.task for record in self._store.loaded.values() if record.task]
+        tasks = [record.task for record in self._loaded.values() if record.task]
         if self._cancel_poll is not None:
             tasks.append(self._cancel_poll)
             self._cancel_poll = None
@@ -234,12 +140,86 @@ class LocalEngine:
         if self._temporary is not None:
             self._temporary.cleanup()
 
+    # --- lookup and locks -----------------------------------------------------------------
+
+    def _journal(self, goal_id: str) -> Journal:
+        """The journal of a goal."""
+        return Journal(os.path.join(self._folder, goal_id))
+
+    def _get(self, goal_id: str) -> LocalGoal:
+        """The current state of a goal, in whichever process it runs.
+
+        Raises:
+            NotFound: there is no such goal.
+        """
+        record = self._loaded.get(goal_id)
+        if record is not None:
+            return record
+        record, journal = self._read(goal_id)
+        if record.state not in IDLE and not journal.is_locked():
+            record, _ = self._read(goal_id)  # it may have ended just now
+            if record.state not in IDLE:
+                record.state = "queued"
+                record.reason = say("Its process is gone; `satchel goal resume` goes on with it")
+        if record.state == "running":  # in another process, whose journal has only ended steps
+            record.progress.running = dict.fromkeys(
+                running_steps(record.goal.plan, record.results), 0.0
+            )
+        return record
+
+    def _lock(self, goal_id: str) -> LocalGoal:
+        """Lock a goal in order to run it here.
+
+        Raises:
+            NotFound: there is no such goal.
+            Conflict: another process runs it, or its journal is damaged.
+        """
+        record = self._loaded.get(goal_id)
+        if record is not None:
+            return record
+        _, journal = self._read(goal_id)
+        if not journal.lock():
+            raise base.goal_running(goal_id)
+        record, _ = self._read(goal_id)
+        if record.state == "damaged":
+            journal.unlock()
+            raise base.goal_damaged(goal_id)
+        if record.state not in IDLE:
+            record.state = "queued"  # its process is gone, since the lock was free
+        record.journal = journal
+        return record
+
+    def _unlock(self, record: LocalGoal) -> None:
+        """Unlock a goal, so that another process may run it."""
+        if record.journal is not None:
+            record.journal.unlock()
+            self._loaded.pop(record.goal.id, None)
+
+    def _ids(self, before: float | None = None) -> list[str]:
+        """Ids of all goals, or of those submitted before a time, newest first."""
+        found: list[tuple[float, str]] = []
+        for name in os.listdir(self._folder) if os.path.isdir(self._folder) else ():
+            began = self._journal(name).submitted_at()
+            if began is not None:
+                found.append((began, name))
+        return [name for at, name in sorted(found, reverse=True) if before is None or at < before]
+
+    def _read(self, goal_id: str) -> tuple[LocalGoal, Journal]:
+        plain = goal_id not in {"", ".", ".."} and os.path.basename(goal_id) == goal_id
+        if not plain or "\0" in goal_id:
+            raise base.goal_missing(goal_id)
+        journal = self._journal(goal_id)
+        record = read_goal(journal)
+        if record is None or record.goal.id != goal_id:
+            raise base.goal_missing(goal_id)
+        return record, journal
+
     # --- starting -------------------------------------------------------------------------
 
     async def submit(self, goal: Goal) -> GoalReport:
         """Start a goal; a known id with the same plan changes nothing."""
         require_valid(goal)
-        record = self._store.loaded.get(goal.id)
+        record = self._loaded.get(goal.id)
         if record is not None:
             require_same_plan(record, goal.plan)
         else:
@@ -247,9 +227,9 @@ class LocalEngine:
         return record.report(self.name)
 
     def _submit(self, goal: Goal) -> LocalGoal:
-        journal = self._store.journal(goal.id)
+        journal = self._journal(goal.id)
         if not journal.lock():
-            record = self._store.get(goal.id)
+            record = self._get(goal.id)
             require_same_plan(record, goal.plan)
             return record
         try:
@@ -266,19 +246,19 @@ class LocalEngine:
         if record.state in {"queued", "running"}:  # new, or its process is gone
             self._start(record)
         else:
-            self._store.unlock(record)
+            self._unlock(record)
         return record
 
     async def resume(self, goal_id: str) -> GoalReport:
         """Continue a goal whose process is gone."""
-        record = self._store.lock(goal_id)
+        record = self._lock(goal_id)
         if record.task is not None:
-            raise goal_running(goal_id)
+            raise base.goal_running(goal_id)
         if record.state == "cancelled":
-            self._store.unlock(record)
-            raise goal_cancelled(goal_id)
+            self._unlock(record)
+            raise base.goal_cancelled(goal_id)
         if record.state in OVER or (record.state == "asking" and not record.has_new_answer()):
-            self._store.unlock(record)
+            self._unlock(record)
         else:
             self._start(record)
         return record.report(self.name)
@@ -287,28 +267,28 @@ class LocalEngine:
         self, goal_id: str, *, from_step: str = "", plan: Plan | None = None
     ) -> GoalReport:
         """Start a new revision of a goal that is over or asks; valid results are kept."""
-        record = self._store.lock(goal_id)
+        record = self._lock(goal_id)
         if record.task is not None:
-            raise goal_running(goal_id)
+            raise base.goal_running(goal_id)
         try:
             record.revise(plan, from_step)
             self._journal_of(record).add_revision(
                 record.revision, record.goal.plan, [*record.results]
             )
         except BaseException:
-            self._store.unlock(record)
+            self._unlock(record)
             raise
         self._start(record)
         return record.report(self.name)
 
     async def answer(self, goal_id: str, step: str, answer: Answer) -> None:
         """Record an answer and continue the goal."""
-        record = self._store.get(goal_id)
+        record = self._get(goal_id)
         if record.state == "damaged":
-            raise goal_damaged(goal_id)
-        journal = record.journal or self._store.journal(goal_id)
+            raise base.goal_damaged(goal_id)
+        journal = record.journal or self._journal(goal_id)
         with journal.answer_lock():
-            record = self._store.get(goal_id)
+            record = self._get(goal_id)
             written = read_goal(journal)  # by any process
             said = written.answers if written else record.answers
             if not approvals.is_new_answer(record.report(), step, answer, said.get(step)):
@@ -333,15 +313,15 @@ class LocalEngine:
         """Run a goal here; without a runner it stays in its journal, to be resumed."""
         if self._context is None:
             record.state = "queued"
-            self._store.unlock(record)
+            self._unlock(record)
             return
         try:
             self._journal_of(record).clear_cancel()
             self._journal_of(record).add_run(time.time())
         except BaseException:
-            self._store.unlock(record)
+            self._unlock(record)
             raise
-        self._store.loaded[record.goal.id] = record
+        self._loaded[record.goal.id] = record
         record.cancelled = False
         record.begin()
         record.task = asyncio.create_task(self._run(record, self._context))
@@ -389,23 +369,14 @@ class LocalEngine:
             elif (exc := task.exception()) is not None:
                 self._close(record, "failed", f"{type(exc).__name__}: {exc}")
         finally:
-            self._store.unlock(record)
+            self._unlock(record)
 
     @staticmethod
     def _close(record: LocalGoal, state: GoalState, reason: str) -> None:
         now = time.time()
-        record.end(
-            report_of(
-                record.goal,
-                record.results,
-                state,
-                reason=reason,
-                engine=LocalEngine.name,
-                started=record.started,
-                revision=record.revision,
-            ),
-            now,
-        )
+        record.last_report = None
+        record.state, record.reason, record.ended_at = state, reason, now
+        record.last_report = record.report(LocalEngine.name)
         with suppress(OSError):  # a full disk may be why it failed
             LocalEngine._journal_of(record).add_end(state, reason, now)
             LocalEngine._journal_of(record).clear_cancel()
@@ -419,7 +390,7 @@ class LocalEngine:
     async def _poll_cancellations(self) -> None:
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
-            for record in list(self._store.loaded.values()):
+            for record in list(self._loaded.values()):
                 if record.task and record.journal and record.journal.cancel_requested():
                     record.cancelled = True
                     record.task.cancel()
@@ -427,7 +398,7 @@ class LocalEngine:
 
     async def cancel(self, goal_id: str) -> None:
         """Cancel a goal."""
-        record = self._store.get(goal_id)
+        record = self._get(goal_id)
         if record.state in OVER:
             return
         if record.task is not None:
@@ -435,25 +406,25 @@ class LocalEngine:
             record.task.cancel()
             await asyncio.wait([record.task], timeout=_CANCEL_TIMEOUT_S)
             return
-        record.journal = self._store.journal(goal_id)
+        record.journal = self._journal(goal_id)
         if not record.journal.lock():
             record.journal.request_cancel()
             return
         self._close(record, "cancelled", "")
-        self._store.unlock(record)
+        self._unlock(record)
 
     async def forget(self, goal_id: str) -> None:
         """Remove a goal that is over, with its journal and its large outputs."""
-        record = self._store.get(goal_id)
+        record = self._get(goal_id)
         if record.task is not None or record.state not in OVER:
-            raise goal_not_over(goal_id, record.state)
-        journal = self._store.journal(goal_id)
+            raise base.goal_not_over(goal_id, record.state)
+        journal = self._journal(goal_id)
         if not journal.lock():
-            raise goal_not_over(goal_id, "running")
+            raise base.goal_not_over(goal_id, "running")
         try:
-            record = self._store.get(goal_id)  # from the journal: it does not run here
+            record = self._get(goal_id)  # from the journal: it does not run here
             if record.state not in OVER:  # another process restarted it just now
-                raise goal_not_over(goal_id, record.state)
+                raise base.goal_not_over(goal_id, record.state)
             await self.artifacts.forget(goal_id)  # first: a remaining journal can be removed again
             journal.remove()
         finally:
@@ -463,13 +434,13 @@ class LocalEngine:
 
     async def report(self, goal_id: str) -> GoalReport:
         """Return the current report."""
-        return self._store.get(goal_id).report(self.name)
+        return self._get(goal_id).report(self.name)
 
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
         """Wait until it is over or asks; return the report when the time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            record = self._store.get(goal_id)
+            record = self._get(goal_id)
             left = None if end is None else end - time.monotonic()
             at_rest = record.task is None and record.state in IDLE
             if at_rest or (left is not None and left <= 0):
@@ -487,11 +458,11 @@ class LocalEngine:
     ) -> list[GoalSummary]:
         """Summaries, newest first."""
         found: list[GoalSummary] = []
-        for name in self._store.ids(before):
+        for name in self._ids(before):
             if len(found) >= limit:
                 break
             with suppress(NotFound):
-                summary = summary_of(self._store.get(name).report(self.name))
+                summary = summary_of(self._get(name).report(self.name))
                 if not states or summary.state in states:
                     found.append(summary)
         return found

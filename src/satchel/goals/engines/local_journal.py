@@ -23,11 +23,11 @@ import zlib
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import check_lock_file, make_folders, sync_folder
-from satchel.goals.engines.base import AT_REST, new_revision
-from satchel.goals.executor import RunProgress, StepContext
+from satchel.goals.engines import base
+from satchel.goals.executor import RunProgress
 from satchel.goals.model import OVER
 from satchel.goals.reports import last_event_time, pack, report_of
-from satchel.goals.step_runner import perform
+from satchel.goals.step_runner import StepContext, perform
 from satchel.i18n import pack_messages
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def _torn(path: str) -> bool:
         return file.read(1) != b"\n"
 
 
-IDLE: frozenset[str] = AT_REST | {"queued"}
+IDLE: frozenset[str] = base.AT_REST | {"queued"}
 """States of a goal that no process runs."""
 
 
@@ -328,7 +328,7 @@ class LocalGoal:
 
     def revise(self, plan: Plan | None, from_step: str) -> None:
         """Begin a new revision with the results that are still valid."""
-        self.goal, self.results = new_revision(self.goal, self.results, plan, from_step)
+        self.goal, self.results = base.new_revision(self.goal, self.results, plan, from_step)
         self.revision += 1
         self.answers = {}
         self.last_report = None

@@ -6,28 +6,26 @@
 
 The goal's id is the workflow's id; a new revision is a new run. The server needs only a namespace:
 a worker answers queries for the progress of a goal; without one only the plan, the memo and the
-state of the workflow are known. Goals are
-removed when the namespace's retention ends, or by `forget`, which also removes their large
-outputs. Workers on several machines need a shared folder for large outputs.
+state of the workflow are known. The server removes goals when the retention of their namespace
+ends; their large outputs stay. Workers on several machines need a shared folder for those.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import re
 import time
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache, wraps
+from functools import wraps
+from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
-from temporalio.api.common.v1 import WorkflowExecution as WorkflowExecutionId
-from temporalio.api.workflowservice.v1 import (
-    DeleteWorkflowExecutionRequest,
-    DescribeNamespaceRequest,
-)
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -39,26 +37,15 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from satchel.errors import NotFound, ServerFailed
+from satchel.errors import NotFound, Refused, ServerFailed
 from satchel.goals import approvals
-from satchel.goals.artifacts import FolderArtifacts, MemoryArtifacts, digest_of
+from satchel.goals.artifacts import FolderArtifacts, digest_of
+from satchel.goals.engines import base
 from satchel.goals.engines import temporal_workflow as wire
-from satchel.goals.engines.base import (
-    AT_REST,
-    StepContext,
-    engine_not_open,
-    goal_cancelled,
-    goal_missing,
-    goal_not_over,
-    goal_running,
-    new_revision,
-    no_runner,
-    plan_conflict,
-    wait_until_rest,
-)
 from satchel.goals.model import OVER
 from satchel.goals.plan_checks import require_valid
 from satchel.goals.reports import pack, report_of, summary_of, unpack, unpack_results
+from satchel.goals.step_runner import StepContext
 from satchel.i18n import say, unpack_messages
 
 if TYPE_CHECKING:
@@ -79,12 +66,14 @@ if TYPE_CHECKING:
         StepRunner,
     )
 
+# A thread of the SDK that returns to Python while the interpreter exits aborts the process
+# (temporalio/sdk-python#300).
+atexit.register(time.sleep, 0.3)
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 ENGINE = "temporal"
 QUERY_TIMEOUT = timedelta(seconds=3)
-LIST_DELAY_S = 15.0
-"""How long the server's list may be without a goal that was started here."""
 _ENDED: dict[WorkflowExecutionStatus | None, GoalState] = {
     WorkflowExecutionStatus.CANCELED: "cancelled",
     WorkflowExecutionStatus.TERMINATED: "cancelled",
@@ -132,17 +121,6 @@ def translate_errors(
     return outer
 
 
-@cache
-def _delay_exit() -> None:
-    """Give the SDK's threads a moment before the interpreter exits.
-
-    A thread that returns to Python at that moment aborts the process (temporalio/sdk-python#300).
-    """
-    import atexit
-
-    atexit.register(time.sleep, 0.3)
-
-
 async def connect(address: str, namespace: str) -> Client:
     """Connect a client, with Temporal's own settings where the arguments are empty.
 
@@ -166,8 +144,7 @@ class TemporalEngine:
 
     Args:
         runner: Runs steps; with one, this process is a worker while the engine is open.
-        folder: Folder of large outputs, one subfolder per namespace; in memory, of this process
-            only, when empty.
+        folder: Folder of large outputs, one subfolder per namespace; a temporary one when empty.
         address: Server address; from Temporal's own settings (`TEMPORAL_ADDRESS`, …) when empty.
         namespace: The same.
         queue: Connects goals and workers.
@@ -188,8 +165,9 @@ class TemporalEngine:
         at_once: int = 100,
         client: Client | None = None,
     ) -> None:
-        self.artifacts: Artifacts = MemoryArtifacts()
+        self.artifacts: Artifacts
         self._folder = folder
+        self._temporary: TemporaryDirectory[str] | None = None
         self._runner = runner
         self._address = address
         self._namespace = namespace
@@ -198,16 +176,12 @@ class TemporalEngine:
         self._given = client
         self._client: Client | None = None
         self._worker: StepWorker | None = None
-        self._started_at: dict[str, float] = {}
-        self._ended: dict[str, GoalSummary] = {}
-        """Run id -> summary of a run that is over."""
 
     async def __aenter__(self) -> Self:
-        _delay_exit()
         client = self._given or await connect(self._address, self._namespace)
         self._client = client
-        if self._folder:
-            self.artifacts = FolderArtifacts(await self._artifacts_folder())
+        self._temporary = None if self._folder else TemporaryDirectory(prefix="satchel-goals-")
+        self.artifacts = FolderArtifacts(await self._artifacts_folder())
         if self._runner is not None:
             from satchel.goals.engines.temporal_worker import StepWorker
 
@@ -221,6 +195,8 @@ class TemporalEngine:
         if worker is not None:
             await worker.stop()
         self._client = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     @translate_errors
     async def _artifacts_folder(self) -> str:
@@ -230,7 +206,8 @@ class TemporalEngine:
         found = await self._connected.workflow_service.describe_namespace(request)
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:40].strip("-") or "namespace"
         digest = digest_of(found.namespace_info.id.encode())
-        return os.path.join(self._folder, f"{readable}-{digest[:12]}")
+        folder = self._temporary.name if self._temporary else self._folder
+        return os.path.join(folder, f"{readable}-{digest[:12]}")
 
     # --- starting ---------------------------------------------------------------------------
 
@@ -240,20 +217,16 @@ class TemporalEngine:
         require_valid(goal)
         wire.require_size(goal)
         mark = wire.json_digest(goal.plan)
-        policy = WorkflowIDReusePolicy
-        for reuse in (policy.REJECT_DUPLICATE, policy.ALLOW_DUPLICATE):
-            try:
-                await self._start(wire.Task(goal), mark, reuse, submitted=time.time())
-            except WorkflowAlreadyStartedError:
-                found = await self._described(goal.id)
-                if found is None or found.workflow_type != wire.FORGOTTEN:
-                    break
-            else:
-                return report_of(goal, {}, "queued", engine=ENGINE)
-        memo: Mapping[str, Any] = await (await self._describe(goal.id)).memo()
-        if mark not in {memo.get("plan"), memo.get("first")}:
-            raise plan_conflict(goal.id)
-        return await self.report(goal.id)
+        try:
+            await self._start(
+                wire.Task(goal), mark, WorkflowIDReusePolicy.REJECT_DUPLICATE, submitted=time.time()
+            )
+        except WorkflowAlreadyStartedError:
+            memo: Mapping[str, Any] = await (await self._describe(goal.id)).memo()
+            if mark not in {memo.get("plan"), memo.get("first")}:
+                raise base.plan_conflict(goal.id) from None
+            return await self.report(goal.id)
+        return report_of(goal, {}, "queued", engine=ENGINE)
 
     async def _start(
         self,
@@ -279,14 +252,12 @@ class TemporalEngine:
                 "submitted": submitted,
             },
         )
-        self._started_at[goal.id] = time.monotonic()
 
-    @translate_errors
     async def resume(self, goal_id: str) -> GoalReport:
         """Return the report: the server itself moves the steps of a dead worker to the next one."""
         report = await self.report(goal_id)
         if report.state == "cancelled":
-            raise goal_cancelled(goal_id)
+            raise base.goal_cancelled(goal_id)
         return report
 
     @translate_errors
@@ -296,9 +267,9 @@ class TemporalEngine:
         """Start a new revision of a goal that is over or asks."""
         found = await self._inspect(goal_id)
         report = found.report
-        if report.state not in AT_REST:
-            raise goal_running(goal_id)
-        goal, known = new_revision(found.task.goal, report.steps, plan, from_step)
+        if report.state not in base.AT_REST:
+            raise base.goal_running(goal_id)
+        goal, known = base.new_revision(found.task.goal, report.steps, plan, from_step)
         wire.require_size(goal)
         memo: Mapping[str, Any] = await found.run.memo()
         task = found.task._replace(
@@ -314,7 +285,7 @@ class TemporalEngine:
                 submitted=memo.get("submitted") or found.run.start_time.timestamp(),
             )  # fmt: skip
         except WorkflowAlreadyStartedError:
-            raise goal_running(goal_id) from None
+            raise base.goal_running(goal_id) from None
         return report_of(
             goal, known, "queued", engine=ENGINE, started=task.started, revision=task.revision
         )
@@ -327,13 +298,9 @@ class TemporalEngine:
             found.report, step, answer, _recorded_answer(found, step, answer)
         ):
             return
-        steps = found.report.steps.values()
-        said = [json.dumps(one.output) for one in steps if one.step in found.answers]
-        size = sum(map(len, [*said, json.dumps(pack(answer))]))
-        wire.require_size(found.task.goal, size)
+        wire.require_size(found.task.goal, len(json.dumps(pack(answer))))
         with _ignore_missing():
-            handle = self._handle(found.run)
-            await handle.signal(wire.ANSWER, args=[step, pack(answer)])
+            await self._handle(found.run).signal(wire.ANSWER, args=[step, pack(answer)])
         # The first of two answers wins, and the second is refused.
         again = await self._inspect(goal_id)
         if again.run.run_id == found.run.run_id:
@@ -347,38 +314,15 @@ class TemporalEngine:
         with _ignore_missing():
             await self._handle(await self._describe(goal_id)).cancel()
 
-    @translate_errors
     async def forget(self, goal_id: str) -> None:
-        """Remove a goal that is over, with all of its runs and its large outputs.
-
-        The server removes runs asynchronously. Until then a workflow of another type hides them.
-        """
-        found = await self._describe(goal_id)
-        if found.status == WorkflowExecutionStatus.RUNNING:
-            raise goal_not_over(goal_id, (await self.report(goal_id)).state)
-        await self.artifacts.forget(goal_id)  # first: a remaining goal can be removed again
-        try:
-            stone = await self._connected.start_workflow(
-                wire.FORGOTTEN,
-                id=goal_id,
-                task_queue=f"{self._queue}-forgotten",  # a queue without workers
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            )
-        except WorkflowAlreadyStartedError:  # it was retried meanwhile
-            raise goal_not_over(goal_id, "running") from None
-        await stone.terminate(reason="forgotten")
-        self._ended.clear()
-        rows = self._connected.list_workflows(
-            f"WorkflowId = '{goal_id}' AND WorkflowType = '{wire.WORKFLOW}'"
+        """Raise: the server removes goals by itself."""
+        raise Refused(
+            say("Temporal removes goals when the retention of their namespace ends"),
+            say(
+                "Run `{command}`",
+                command=f"temporal workflow delete --workflow-id {quote(goal_id)}",
+            ),
         )
-        runs = {found.run_id} | {run.run_id async for run in rows}
-        for run_id in runs:
-            request = DeleteWorkflowExecutionRequest(
-                namespace=self._connected.namespace,
-                workflow_execution=WorkflowExecutionId(workflow_id=goal_id, run_id=run_id),
-            )
-            with _ignore_missing():
-                await self._connected.workflow_service.delete_workflow_execution(request)
 
     # --- reports ----------------------------------------------------------------------------
 
@@ -387,10 +331,9 @@ class TemporalEngine:
         """Return the current report."""
         return (await self._inspect(goal_id)).report
 
-    @translate_errors
     async def wait(self, goal_id: str, timeout: float | None = None) -> GoalReport:  # noqa: ASYNC109
         """Wait until it is over or asks; return the report when the time is up."""
-        return await wait_until_rest(lambda: self.report(goal_id), timeout, 0.05, 0.5)
+        return await base.wait_until_rest(lambda: self.report(goal_id), timeout, 0.05, 0.5)
 
     @translate_errors
     async def list(
@@ -404,12 +347,10 @@ class TemporalEngine:
         async for run in self._connected.list_workflows(query, page_size=1000):
             if run.id not in latest or latest[run.id].start_time < run.start_time:
                 latest[run.id] = run
-        now = time.monotonic()
-        recent = [name for name, at in self._started_at.items() if now - at < LIST_DELAY_S]
-        for fresh in await asyncio.gather(*map(self._described, recent)):
-            if fresh is not None:
-                latest[fresh.id] = fresh
-        rows = [(await _submitted(run), run.id) for run in latest.values()]
+        rows: list[tuple[float, str]] = []
+        for run in latest.values():
+            first = (await run.memo()).get("submitted")
+            rows.append((float(first or run.start_time.timestamp()), run.id))
         names = [name for at, name in sorted(rows, reverse=True) if before is None or at < before]
         lines: list[GoalSummary] = []
         for start in range(0, len(names), max(1, limit)):
@@ -421,21 +362,15 @@ class TemporalEngine:
         return lines[:limit]
 
     async def _summary(self, run: WorkflowExecution) -> GoalSummary | None:
-        if run.run_id in self._ended:
-            return self._ended[run.run_id]
         try:
-            found = await self._inspect(run.id)
+            return summary_of(await self.report(run.id))
         except NotFound:  # it was removed, and the server's list is outdated
             return None
-        line = summary_of(found.report)
-        if line.state in OVER:
-            self._ended[found.run.run_id] = line
-        return line
 
     async def work(self, *, drain: float = 30.0) -> None:
         """Work until cancelled; then finish the running steps."""
         if self._worker is None:
-            raise no_runner()
+            raise base.no_runner()
         worker = self._worker
         try:
             await asyncio.shield(worker.running)
@@ -448,7 +383,7 @@ class TemporalEngine:
     @property
     def _connected(self) -> Client:
         if self._client is None:
-            raise engine_not_open()
+            raise base.engine_not_open()
         if self._worker is not None and self._worker.running.done():
             why = self._worker.running.exception()
             raise ServerFailed(say("Temporal's server failed: {why}", why=why), say("Try again"))
@@ -457,24 +392,20 @@ class TemporalEngine:
     def _handle(self, run: WorkflowExecution) -> WorkflowHandle[Any, Any]:
         return self._connected.get_workflow_handle(run.id, run_id=run.run_id)
 
-    async def _described(self, goal_id: str) -> WorkflowExecutionDescription | None:
-        """The latest run with the id, of any workflow type."""
-        try:
-            return await self._connected.get_workflow_handle(goal_id).describe()
-        except RPCError as exc:
-            if exc.status in {RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT}:
-                return None
-            raise
-
     async def _describe(self, goal_id: str) -> WorkflowExecutionDescription:
         """The description of a goal's latest run.
 
         Raises:
             NotFound: there is no such goal.
         """
-        found = await self._described(goal_id)
-        if found is None or found.workflow_type != wire.WORKFLOW:
-            raise goal_missing(goal_id)
+        try:
+            found = await self._connected.get_workflow_handle(goal_id).describe()
+        except RPCError as exc:
+            if exc.status in {RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT}:
+                raise base.goal_missing(goal_id) from None
+            raise
+        if found.workflow_type != wire.WORKFLOW:
+            raise base.goal_missing(goal_id)
         return found
 
     async def _inspect(self, goal_id: str) -> TemporalGoal:
@@ -491,7 +422,7 @@ class TemporalEngine:
         if run.status == WorkflowExecutionStatus.COMPLETED:
             progress = await self._handle(run).result(follow_runs=False)
         elif run.history_length > 2:
-            progress, reason = await self._query(run, wire.PROGRESS)
+            progress, reason = await self._progress(run)
         if progress is None:
             state = (await run.memo()).get("state")
             if not state:
@@ -517,17 +448,16 @@ class TemporalEngine:
         )
         return TemporalGoal(report, task, progress["answers"], run)
 
-    async def _query(self, run: WorkflowExecutionDescription, query: str) -> tuple[Any, str]:
+    async def _progress(self, run: WorkflowExecutionDescription) -> tuple[Any, str]:
         """A worker's answer; None with the reason when there is none."""
         try:
-            return await self._handle(run).query(query, rpc_timeout=QUERY_TIMEOUT), ""
+            return await self._handle(run).query(wire.PROGRESS, rpc_timeout=QUERY_TIMEOUT), ""
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as exc:
-            why = str(exc)
+            return None, say("Its workflow failed: {why}", why=str(exc)[:500])
         except RPCError as exc:
             if exc.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNAUTHENTICATED}:
                 raise
             return None, say("No worker answers: start one")
-        return None, say("Its workflow failed: {why}", why=why[:500])
 
     async def _task(self, run: WorkflowExecution) -> wire.Task:
         """The input of a run, from its first event."""
@@ -535,11 +465,6 @@ class TemporalEngine:
         given = event.workflow_execution_started_event_attributes.input.payloads
         [packed] = await self._connected.data_converter.decode(given)
         return unpack(wire.Task, packed)
-
-
-async def _submitted(run: WorkflowExecution) -> float:
-    """When a goal was submitted, approximately: the start of its first run."""
-    return float((await run.memo()).get("submitted") or run.start_time.timestamp())
 
 
 def _recorded_answer(found: TemporalGoal, step: str, answer: Answer) -> Answer | None:

@@ -1,8 +1,8 @@
 """Workers of the engine `temporal`: an activity around `perform` that sends heartbeats.
 
 A recorded step never runs again. One whose worker is silent for `HEARTBEAT_TIMEOUT` does: that
-worker may be dead, or only suspended. So after a suspension a worker asks the server whether a
-step is still its own before it begins another attempt.
+worker may be dead, or only suspended. So a worker asks the server whether a step is still its own
+before it begins another attempt, or one that it received late.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from satchel.goals.step_runner import perform
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from satchel.goals.executor import StepContext
     from satchel.goals.model import Done, StepRunner, Work
+    from satchel.goals.step_runner import StepContext
 
 HEARTBEAT_INTERVAL_S = 2.0
 """Also the delay until a cancelled step is interrupted."""
@@ -112,21 +112,18 @@ class _HeartbeatRunner:
     def __init__(self, client: Client, runner: StepRunner) -> None:
         self._client = client
         self._runner = runner
-        self._at = activity.info().started_time.timestamp()
-        """When it was surely this worker's: a suspended one gets a step long after its start."""
-        self._was_suspended = False
+        self._started = activity.info().started_time.timestamp()
+        """A suspended worker gets a step long after its start."""
         self.beats = asyncio.create_task(self._beat())
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_INTERVAL_S)
-            self._was_suspended = self._was_suspended or time.time() - self._at > SUSPENDED_S
-            self._at = time.time()
             activity.heartbeat()
 
     async def run(self, work: Work) -> Done:
         """Run an attempt; end the activity without a result when another worker has the step."""
-        if self._was_suspended or time.time() - self._at > SUSPENDED_S:
+        if work.attempt > 1 or time.time() - self._started > SUSPENDED_S:
             token = activity.info().task_token
             try:
                 await self._client.get_async_activity_handle(task_token=token).heartbeat()

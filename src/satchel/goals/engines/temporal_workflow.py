@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from satchel.goals.model import GoalReport, GoalState, Step, StepCall
 
 WORKFLOW = "satchel.goal"
-FORGOTTEN = "satchel.forgotten"
-"""Workflow type of a tombstone, which hides the runs of a removed goal."""
 ACTIVITY = "satchel.step"
 ANSWER = "answer"
 PROGRESS = "progress"

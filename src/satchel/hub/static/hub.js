@@ -96,7 +96,8 @@ if (input) {
       const found = skills.map((row) => [score(row, words), row]).filter(([points]) => points);
       found.sort((a, b) => b[0] - a[0] || (a[1].name < b[1].name ? -1 : 1));
       show(found.slice(0, MAX_ROWS).map(([, row]) => row), body);
-      status.textContent = status.dataset.found
+      const { none, one, all, found: some } = status.dataset;
+      status.textContent = ([none, one][found.length] ?? (found.length > MAX_ROWS ? some : all))
         .replace("{count}", Math.min(found.length, MAX_ROWS).toLocaleString())
         .replace("{total}", found.length.toLocaleString());
     } catch {

@@ -211,9 +211,7 @@ def _by_hand(path: str, program: McpClient, wanted: dict[str, Any] | None) -> Re
     if wanted is None:
         hint = say("Remove `{name}` from `{table}` by hand", name=NAME, table=program.table)
     else:
-        rows = [json.dumps({program.table: {NAME: wanted}}, ensure_ascii=False)]
-        if path.endswith(".toml"):
-            rows = [f"[{program.table}.{NAME}]"]
-            rows += (f"{key} = {json.dumps(value)}" for key, value in wanted.items())
-        hint = "\n".join((say("Change it by hand:"), *rows))
+        entry = json.dumps({program.table: {NAME: wanted}}, ensure_ascii=False)
+        entry = _toml_table(program, wanted) if path.endswith(".toml") else entry
+        hint = "\n".join((say("Change it by hand:"), entry))
     return Refused(say("Satchel edits plain JSON only, and not `{path}`", path=path), hint)

@@ -15,7 +15,6 @@ from satchel.envelope import failure
 from satchel.errors import SatchelError
 from satchel.integrations.mcp.skill_resources import (
     ManifestCache,
-    SkillFiles,
     SkillResources,
     address,
 )
@@ -49,7 +48,7 @@ _PUBLIC_KEYS = frozenset((
     "path", "first_line", "last_line", "lines", "entries", "entries_total",
     # of SkillSearch
     "matches", "notes",
-    # of tool skills: not their tier, way, limits, denied paths, raw answers or standard error
+    # of tool skills: not their tier, limits, denied paths, raw answers or standard error
     "tool", "skill", "output", "data", "exit", "fault", "failure",
     # of several
     "truncated", "fallback",
@@ -187,7 +186,7 @@ class ClientView:
                     trace=self.satchel.trace,
                     detector=lambda: self.satchel.detector,
                     runner=self.satchel.runner,
-                    addresses=SkillFiles(self.library, self.served),
+                    path_of=self.served.path_of,
                 )
             return self._toolset
 

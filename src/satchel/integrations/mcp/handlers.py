@@ -7,11 +7,9 @@ and reports errors as JSON-RPC: what is not served is -32602, whatever the reaso
 from __future__ import annotations
 
 import base64
-import binascii
 import threading
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
 import mcp_types as types
@@ -34,53 +32,23 @@ if TYPE_CHECKING:
 
     Context = ServerRequestContext[Any, Any]
 
-_MAX_CURSOR_CHARS = 2_048
-_CURSOR_MARK = "satchel1"
 
-
-class ResultPage(NamedTuple):
-    """Some of the names, and the cursor of the rest."""
-
-    names: Sequence[str]
-    cursor: str | None
-
-
-def page(names: Sequence[str], kind: str, cursor: str | None, size: int) -> ResultPage:
-    """One page of sorted names.
+def page(names: Sequence[str], cursor: str | None, size: int) -> tuple[Sequence[str], str | None]:
+    """One page of sorted names, and the cursor of the next one: the last name of this one.
 
     Raises:
-        InvalidInput: the cursor does not belong to this list.
+        InvalidInput: the cursor is none of these names.
     """
-    start = bisect_right(names, parse_cursor(kind, cursor)) if cursor is not None else 0
+    start = 0
+    if cursor is not None:
+        start = bisect_right(names, cursor)
+        if cursor not in names[start - 1 : start]:
+            raise InvalidInput(
+                "This cursor is none of this server's", "Begin again without a cursor"
+            )
     part = names[start : start + size]
     more = start + size < len(names)
-    return ResultPage(part, make_cursor(kind, part[-1]) if more and part else None)
-
-
-def make_cursor(kind: str, last: str) -> str:
-    """The cursor of everything after `last`."""
-    return urlsafe_b64encode(f"{_CURSOR_MARK}\0{kind}\0{last}".encode()).decode().rstrip("=")
-
-
-def parse_cursor(kind: str, cursor: str) -> str:
-    """Decode a cursor.
-
-    Raises:
-        InvalidInput: the cursor does not belong to this list.
-    """
-    try:
-        text = urlsafe_b64decode(cursor[:_MAX_CURSOR_CHARS] + "=" * (-len(cursor) % 4)).decode()
-    except (ValueError, binascii.Error) as exc:
-        raise _unknown_cursor() from exc
-    mark, _, rest = text.partition("\0")
-    made_for, _, last = rest.partition("\0")
-    if mark != _CURSOR_MARK or made_for != kind or make_cursor(kind, last) != cursor:
-        raise _unknown_cursor()
-    return last
-
-
-def _unknown_cursor() -> InvalidInput:
-    return InvalidInput("This cursor is none of this server's", "Begin again without a cursor")
+    return part, part[-1] if more else None
 
 
 MAX_PAGE_SKILLS = 100
@@ -155,9 +123,9 @@ class Handlers:
         served = self._view.served
 
         def work() -> dict[str, Any]:
-            now = page(served.paths, "skills", params.cursor, MAX_PAGE_SKILLS)
-            found = [_entry(path, one) for path, one in served.manifests(now.names)]
-            return self._page("skills", found, now.cursor)
+            names, cursor = page(served.paths, params.cursor, MAX_PAGE_SKILLS)
+            found = [_entry(path, one) for path, one in served.manifests(names)]
+            return self._page("skills", found, cursor)
 
         return await _in_thread(work)
 
@@ -183,13 +151,12 @@ class Handlers:
             children = found.manifest.folder(found.file)
             if children is None:
                 raise _invalid(f"{_short(params.uri)} is not a directory resource")
-            kind = f"folder {found.path}/{found.file}"
-            now = page(list(children), kind, params.cursor, MAX_PAGE_CHILDREN)
+            names, cursor = page(list(children), params.cursor, MAX_PAGE_CHILDREN)
             rows = [
                 _resource(found.path, f"{found.file}/{name}".lstrip("/"), children[name], found)
-                for name in now.names
+                for name in names
             ]
-            return self._page("resources", rows, now.cursor, cacheable=False)
+            return self._page("resources", rows, cursor, cacheable=False)
 
         return await _in_thread(work)
 
@@ -210,12 +177,12 @@ class Handlers:
         cursor = params.cursor if params else None
 
         def work() -> dict[str, Any]:
-            now = page(served.paths, "resources", cursor, MAX_PAGE_SKILLS)
+            names, following = page(served.paths, cursor, MAX_PAGE_SKILLS)
             rows = [
                 _resource(path, "SKILL.md", one.files["SKILL.md"], one)
-                for path, one in served.manifests(now.names)
+                for path, one in served.manifests(names)
             ]
-            return self._page("resources", rows, now.cursor)
+            return self._page("resources", rows, following)
 
         return types.ListResourcesResult.model_validate(await _in_thread(work))
 
@@ -270,8 +237,8 @@ class Handlers:
 
         def work() -> dict[str, Any]:
             tools = {tool["name"]: tool for tool in view.definitions()}
-            now = page(sorted(tools), "tools", cursor, MAX_PAGE_TOOLS)
-            return self._page("tools", [tools[name] for name in now.names], now.cursor)
+            names, following = page(sorted(tools), cursor, MAX_PAGE_TOOLS)
+            return self._page("tools", [tools[name] for name in names], following)
 
         return types.ListToolsResult.model_validate(await _in_thread(work))
 
@@ -314,7 +281,7 @@ class Handlers:
 
         def work() -> dict[str, Any]:
             prompts = view.prompts
-            now = page(list(prompts), "prompts", cursor, MAX_PAGE_PROMPTS)
+            names, following = page(list(prompts), cursor, MAX_PAGE_PROMPTS)
             rows = [
                 {
                     "name": name,
@@ -324,9 +291,9 @@ class Handlers:
                         for one, hint in view.arguments_of(prompts[name])
                     ],
                 }
-                for name in now.names
+                for name in names
             ]
-            return self._page("prompts", rows, now.cursor)
+            return self._page("prompts", rows, following)
 
         return types.ListPromptsResult.model_validate(await _in_thread(work))
 

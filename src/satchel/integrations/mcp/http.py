@@ -4,8 +4,8 @@ It listens on localhost and creates a token if none is given, since other users 
 connect too. On other addresses it requires one. Requests that a web page makes through its own
 host name (DNS rebinding) are always refused.
 
-The token comes from the environment or from a file, never from a command line, which every process
-of the machine can read. Only its digest is in memory, and comparisons take constant time.
+The token comes from the environment, never from a command line, which every process of the machine
+can read. Only its digest is in memory, and comparisons take constant time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel._fs import read_plain
 from satchel.errors import InvalidInput, NotFound, Refused
 from satchel.i18n import say
 from satchel.integrations.mcp.client_view import ClientView
@@ -32,49 +31,27 @@ if TYPE_CHECKING:
 
 MIN_TOKEN_CHARS = 16
 """A shorter token can be guessed."""
-_MAX_FILE_BYTES = 1 << 20
 
 
-def token_from(variable: str = "", file: str = "") -> str:
-    """The digest of a token in the environment or in a file.
+def token_from(variable: str) -> str:
+    """The digest of a token in the environment.
 
     Raises:
         NotFound: there is none.
         InvalidInput: it is too short.
     """
-    if variable:
-        token = os.environ.get(variable, "")
-        if not token:
-            raise NotFound(
-                say("Not set: {names}", names=variable),
-                say("Set it to a token of at least {least} characters", least=MIN_TOKEN_CHARS),
-            )
-    else:
-        try:
-            token = read_plain(file, _MAX_FILE_BYTES).decode().strip()
-        except (OSError, UnicodeDecodeError) as exc:
-            raise NotFound(
-                say(
-                    "`{path}` cannot be read: {reason}",
-                    path=file,
-                    reason=getattr(exc, "strerror", "") or say("it is not text"),
-                ),
-                say("Set it to a token of at least {least} characters", least=MIN_TOKEN_CHARS),
-            ) from exc
+    token = os.environ.get(variable, "")
+    if not token:
+        raise NotFound(
+            say("Not set: {names}", names=variable),
+            say("Set it to a token of at least {least} characters", least=MIN_TOKEN_CHARS),
+        )
     if len(token) < MIN_TOKEN_CHARS:
         raise InvalidInput(
             say("The token has less than {least} characters", least=MIN_TOKEN_CHARS),
             say("Run `{command}`", command="openssl rand -hex 32"),
         )
     return sha256(token.encode()).hexdigest()
-
-
-def others_can_read(path: str) -> bool:
-    """Whether other users of this machine can read a file with a token."""
-    try:
-        return os.name == "posix" and bool(os.stat(path).st_mode & 0o077)
-    except OSError:
-        return False
 
 
 class StaticToken:
@@ -110,7 +87,6 @@ class Web(NamedTuple):
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     token_env: str = ""
-    token_file: str = ""
     names: tuple[str, ...] = ()
     """Further host names of the server, such as that of a proxy."""
     started: Callable[[str, str], None] | None = None
@@ -134,15 +110,15 @@ def make_app(satchel: Satchel, web: Web, *, tools: bool = True, url: str = "") -
     from satchel.integrations.mcp.server import make_server
 
     digest = web.digest
-    if web.token_env or web.token_file:
-        digest = token_from(web.token_env, web.token_file)
+    if web.token_env:
+        digest = token_from(web.token_env)
     if web.host not in LOCAL_HOSTS and not digest:
         raise Refused(
             say(
                 "`{host}` can be reached from other machines, and nobody needs a token",
                 host=web.host,
             ),
-            say("Give `--token-env` or `--token-file`"),
+            say("Give `--token-env`"),
         )
     url = url or f"http://{web.host}:{web.port}{PATH}"
     verifier: Any = None
@@ -184,8 +160,7 @@ def run_http(satchel: Satchel, web: Web, *, tools: bool = True) -> None:
     import uvicorn
 
     token = ""
-    given = web.open or web.token_env or web.token_file
-    if web.host in LOCAL_HOSTS and not given:
+    if web.host in LOCAL_HOSTS and not web.open and not web.token_env:
         token = secrets.token_urlsafe(32)
         web = web._replace(digest=sha256(token.encode()).hexdigest())
 

@@ -19,20 +19,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from satchel._fs import is_inside, open_beneath
+from satchel._fs import open_beneath
 from satchel.errors import Changed, NotFound, SatchelError, SkillBroken
-from satchel.library.fingerprint import is_settled, list_stamps
+from satchel.library.fingerprint import list_stamps
 from satchel.library.integrity import generated, tree_of
-from satchel.library.scanner import OWN_FOLDERS
 from satchel.skill.validate import portable_fields
-from satchel.tools.framing import printable
-from satchel.tools.read_file import Addressed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from satchel.library import Library, Snapshot
-    from satchel.library.fingerprint import Survey
     from satchel.library.integrity import IntegrityChecker, VerifiedFolder
     from satchel.skill.model import Skill
 
@@ -70,8 +66,6 @@ MAX_SKILL_FILES = 512
 MAX_SKILL_BYTES = 16 * 1024 * 1024
 """The size that every host must accept by the extension; larger skills are not served."""
 _MAX_ATTEMPTS = 3
-_TOP_LEVEL_NAMES = OWN_FOLDERS | {"SKILL.md", "SKILL.sig"}
-"""The files of a skill at the top of a project, which is not the whole project."""
 
 
 class ResourceFile(NamedTuple):
@@ -90,16 +84,12 @@ class ServedManifest(NamedTuple):
     """The frontmatter with all keys as written."""
     files: dict[str, ResourceFile]
     """Path below the skill's folder, with `/` -> its digest and size; sorted."""
-    rows: Survey
-    only: frozenset[str] | None
-    settled: bool
-    """Whether any further change will be visible in file times."""
-    verified: VerifiedFolder | None = None
+    verified: VerifiedFolder
 
     def is_current(self) -> bool:
-        """Whether nothing in the folder has changed since."""
+        """Whether the stamps of the folder are the same as then."""
         try:
-            return self.settled and list_stamps(self.skill.base_dir, self.only) == self.rows
+            return list_stamps(self.verified.path, self.verified.only) == self.verified.rows
         except (OSError, SatchelError):
             return False
 
@@ -157,14 +147,10 @@ def _make(skill: Skill, integrity: IntegrityChecker) -> ServedManifest:
     if skill.head.file != "SKILL.md":
         raise SkillBroken(f"its file is called `{skill.head.file}`", "Rename it to `SKILL.md`")
     verified = integrity.check(skill)
-    only = None if skill.head.id else _TOP_LEVEL_NAMES
-    began = time.time_ns()
-    rows = list_stamps(skill.base_dir, only)
-    names = _files(skill)
     files: dict[str, ResourceFile] = {}
     fields: dict[str, Any] = {}
     total = 0
-    for path in names:
+    for path in _files(skill):
         try:
             data = _read(skill.base_dir, path, MAX_SKILL_BYTES - total)
         except OSError as exc:
@@ -183,9 +169,10 @@ def _make(skill: Skill, integrity: IntegrityChecker) -> ServedManifest:
         raise _ChangedMeanwhile
     if fields["name"] != skill.name:
         raise SkillBroken(f"its file names it `{fields['name']}` by now", "Try again")
-    if list_stamps(skill.base_dir, only) != rows:
+    made = ServedManifest(skill, fields, files, verified)
+    if not made.is_current():
         raise _ChangedMeanwhile
-    return ServedManifest(skill, fields, files, rows, only, is_settled(rows, began), verified)
+    return made
 
 
 def _files(skill: Skill) -> list[str]:
@@ -241,14 +228,6 @@ _MAX_LIST_AGE_S = 5.0
 """Maximum age of a list without a refresh: as long as a client may cache one."""
 
 
-class Unserved(NamedTuple):
-    """An offered skill that cannot be served, with the reason."""
-
-    skill: Skill
-    reason: str
-    fix: str
-
-
 class ResolvedAddress(NamedTuple):
     """The skill and file of a URI."""
 
@@ -264,7 +243,8 @@ class ManifestCache:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._kept: dict[str, ServedManifest] = {}
-        self._refused: dict[str, tuple[object, Unserved]] = {}
+        self._refused: dict[str, tuple[str, str]] = {}
+        """Folder of a skill that cannot be served -> the reason and its fix."""
         self._lock = threading.Lock()
         self._refreshed_at = time.monotonic()
 
@@ -282,7 +262,6 @@ class ManifestCache:
             if (
                 kept is not None
                 and kept.skill.head is skill.head
-                and kept.is_current()
                 and self._library.integrity.check(skill) is kept.verified
             ):
                 return kept
@@ -299,29 +278,21 @@ class ManifestCache:
 
     def _refuse(self, skill: Skill, exc: OSError | SatchelError) -> None:
         if isinstance(exc, SatchelError):
-            why = Unserved(skill, exc.message, exc.hint)
+            reason, fix = exc.message, exc.hint
         else:
-            why = Unserved(skill, exc.strerror or str(exc), "Look at the folder")
+            reason, fix = exc.strerror or str(exc), "Look at the folder"
         with self._lock:
             self._kept.pop(skill.base_dir, None)
             before = self._refused.get(skill.base_dir)
-            self._refused[skill.base_dir] = (skill.head, why)
-        if before is None or before[1][1:] != why[1:]:
+            self._refused[skill.base_dir] = (reason, fix)
+        if before != (reason, fix):
             self._library.trace.record(
-                "failed", (skill.name,), what="mcp", ref=skill.ref, reason=why.reason, fix=why.fix
+                "failed", (skill.name,), what="mcp", ref=skill.ref, reason=reason, fix=fix
             )
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def refused(self) -> list[Unserved]:
-        """The requested skills that could not be served."""
-        return [why for _, why in self._refused.values()]
 
     def changed(self) -> set[str]:
         """The folders of served skills that have changed."""
-        found = list(self._kept.items())
-        return {key for key, kept in found if kept.settled and not kept.is_current()}
+        return {key for key, kept in list(self._kept.items()) if not kept.is_current()}
 
     def forget(self, folders: set[str]) -> None:
         """Read these again on the next request."""
@@ -390,10 +361,6 @@ class SkillResources:
         """The paths of all servable skills, sorted. No file is read."""
         return self._paths().names
 
-    def hidden_folders(self, skill: Skill) -> tuple[str, ...]:
-        """The folders in a skill's folder that this client may not access, each with a `/`."""
-        return tuple(self._paths().closed.get(skill.base_dir, ()))
-
     def manifests(self, paths: Sequence[str]) -> Iterator[tuple[str, ServedManifest]]:
         """The manifests of some skills; those that cannot be served are recorded in the trace."""
         table = self._paths()
@@ -427,6 +394,17 @@ class SkillResources:
                 return skill, "/".join(names[count:])
         return None
 
+    def path_of(self, uri: str) -> str:
+        """The absolute path of a URI; empty when nothing is there that this client may access."""
+        place = self.locate(_normalise(uri))
+        if place is None:
+            return ""
+        skill, file = place
+        closed = tuple(self._paths().closed.get(skill.base_dir, ()))
+        if f"{file}/".startswith(closed):
+            return ""
+        return os.path.join(skill.base_dir, *file.split("/")) if file else skill.base_dir
+
     def read(self, uri: str) -> tuple[ResolvedAddress, bytes]:
         """A file's bytes, verified against its skill's manifest.
 
@@ -442,81 +420,7 @@ class SkillResources:
         raise NotFound("The file changes while it is read", "Try again")
 
 
-FILE_HINT = "Give the path of one of the skill's files: the skill itself lists them"
-
-
-class SkillFiles:
-    """The files of one client's skills, by URI, for `ReadFile`."""
-
-    hint = FILE_HINT
-
-    def __init__(self, library: Library, served: SkillResources) -> None:
-        self._library = library
-        self._served = served
-
-    def find(self, uri: str) -> Addressed:
-        """Find a file or folder.
-
-        Raises:
-            NotFound: there is none.
-        """
-        uri = _normalise(uri)
-        place = self._served.locate(uri)
-        if place is None:
-            hint = "Give `skill://NAME/FILE`, with the name of a skill that SkillSearch lists"
-            raise NotFound("Nothing is served at this address", hint)
-        try:
-            found = self._served.find(uri)
-        except NotFound:
-            return self._open(uri, *place)
-        if found.file in found.manifest.files:
-            return Addressed(uri, found.file, data=self._served.read(uri)[1])
-        children = found.manifest.folder(found.file)
-        if children is None:
-            raise NotFound("Nothing is served at this address", FILE_HINT)
-        rows = [_row(name, is_folder=item is None) for name, item in children.items()]
-        return Addressed(uri, found.file, entries=tuple(rows))
-
-    def path_of(self, uri: str) -> str:
-        """The absolute path of a URI; the URI itself when it has none."""
-        place = self._served.locate(_normalise(uri))
-        if place is None:
-            return uri
-        skill, file = place
-        return os.path.join(skill.base_dir, *file.split("/")) if file else skill.base_dir
-
-    def _open(self, uri: str, skill: Skill, file: str) -> Addressed:
-        inner = self._served.hidden_folders(skill)
-        full = os.path.realpath(os.path.join(skill.base_dir, file))
-        inside = is_inside(full, os.path.realpath(skill.base_dir))
-        if not inside or f"{file}/".startswith(inner) or not self._is_accessible(full):
-            raise NotFound("Nothing is served at this address", FILE_HINT)
-        if not os.path.isdir(full):
-            return Addressed(uri, file, root=skill.base_dir)
-        prefix = f"{file}/" if file else ""
-        with os.scandir(full) as entries:
-            rows = [
-                _row(one.name, is_folder=one.is_dir())
-                for one in entries
-                if not f"{prefix}{one.name}/".startswith(inner)
-            ]
-        return Addressed(uri, file, entries=tuple(rows))
-
-    def _is_accessible(self, real: str) -> bool:
-        snapshot = self._library.snapshot()
-        for holder in self._library.skills_containing(real):
-            mine = snapshot.get(holder.name)
-            # User-only skills are served as prompts: their files are not readable otherwise.
-            if mine is not None and mine.for_model and mine.base_dir == holder.base_dir:
-                return True
-        return False
-
-
 def _normalise(uri: str) -> str:
     """Normalise a URI: remove a trailing `/`, `./` and `//`."""
     names = [name for name in uri[len(SCHEME) :].split("/") if name not in {"", "."}]
     return SCHEME + "/".join(names)
-
-
-def _row(name: str, *, is_folder: bool) -> dict[str, str]:
-    return {"path": printable(name), "type": "dir" if is_folder else "file"}

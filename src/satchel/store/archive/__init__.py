@@ -9,7 +9,7 @@ Nothing is repaired or guessed.
 
 from __future__ import annotations
 
-from satchel.store.archive.open import open_archive
+from satchel.store.archive.open import open_archive, open_packed
 from satchel.store.archive.rules import BOUNDS, RULES, ArchiveLimits, ArchiveTree
 
-__all__ = ["BOUNDS", "RULES", "ArchiveLimits", "ArchiveTree", "open_archive"]
+__all__ = ["BOUNDS", "RULES", "ArchiveLimits", "ArchiveTree", "open_archive", "open_packed"]

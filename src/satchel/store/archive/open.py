@@ -11,6 +11,8 @@ import os
 import re
 import stat
 import zlib
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import InvalidInput, NotFound
@@ -30,7 +32,7 @@ from satchel.store.archive.rules import (
 from satchel.store.archive.zip import open_zip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from satchel.store.archive.rules import ArchiveLimits
 
@@ -279,6 +281,17 @@ def open_archive(path: str, bounds: ArchiveLimits = BOUNDS) -> ArchiveTree:
         if isinstance(exc, OSError):  # such as a full disk
             raise unreadable(path, exc) from exc
         raise
+
+
+@contextmanager
+def open_packed(data: bytes) -> Generator[ArchiveTree]:
+    """Open an archive that is in memory."""
+    with TemporaryDirectory(prefix="satchel-") as folder:
+        path = os.path.join(folder, "skill")
+        with open(path, "wb") as stream:
+            stream.write(data)
+        with open_archive(path) as tree:
+            yield tree
 
 
 def _open(descriptor: int, path: str, bounds: ArchiveLimits) -> ArchiveTree:

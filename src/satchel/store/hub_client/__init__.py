@@ -1,5 +1,1 @@
-"""Reads hubs: the format of their files, the client that verifies them, the source `hub`.
-
-A hub is a set of static files. `satchel.hub` writes them; everything that a reader needs is here
-and uses the standard library only.
-"""
+"""Reads hubs, which are static files, with the standard library alone; `satchel.hub` makes them."""

@@ -1,4 +1,4 @@
-"""The files of a hub: paths, records, signed statements, and the parsers that verify them.
+"""The format of a hub: paths, records, signed statements, and `HubFiles`, which reads them.
 
     state                     the one mutable file: two lines, JSON and its signature
     commits/000000000012      create-only: number, digests of earlier commits, digest of changes
@@ -16,18 +16,25 @@ lines. A statement is the text that a publisher or the hub signs; `signed_by` ve
 from __future__ import annotations
 
 import json
+import re
 import zlib
+from base64 import b64decode
+from contextlib import suppress
 from datetime import UTC, datetime
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from functools import cache, lru_cache
+from hashlib import sha256, sha512
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_type_hints
 
-from satchel.errors import Changed
+from satchel.errors import Changed, InvalidInput
 from satchel.i18n import say
-from satchel.store.hub_client.ed25519 import verify_ssh
+from satchel.store.archive.rules import shown
 from satchel.store.hub_client.release_name import parse_name, parse_version
+from satchel.store.signing import plain_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from satchel.store.hub_client.release_name import Version
 
 STATE = "state"
 FORMAT_VERSION = 1
@@ -40,15 +47,13 @@ MAX_COMMIT_BYTES = 4 << 10
 MAX_FILE_BYTES = 4 << 20
 """Of one file of the index or the search list, as it is transferred."""
 MAX_UNPACKED_BYTES = 64 << 20
-MAX_BLOB_BYTES = 64 << 20
+MAX_BLOB_BYTES = 80 << 20
 MAX_STATE_AGE_DAYS = 7
+HEX = re.compile(r"[0-9a-f]{64}\Z")
 
 Row = dict[str, Any]
 """One JSON object of a file."""
 _Record = TypeVar("_Record")
-
-
-# --- bytes and digests ---------------------------------------------------------------------
 
 
 def digest_hex(data: bytes) -> str:
@@ -56,23 +61,26 @@ def digest_hex(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def pack_rows(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Write rows as gzipped JSON lines; the same rows yield the same bytes with one zlib."""
-    lines = b"".join(
-        json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-        for row in rows
-    )
+def render_row(row: Mapping[str, Any]) -> bytes:
+    """One line of JSON, the same for the same values."""
+    line = json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return line.encode() + b"\n"
+
+
+def pack(data: bytes) -> bytes:
+    """Compress as gzip without a time; the same data yield the same bytes with one zlib."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    packed = packer.compress(lines) + packer.flush()
-    return packed[:4] + bytes(4) + packed[8:]  # no time
+    packed = packer.compress(data) + packer.flush()
+    return packed[:4] + bytes(4) + packed[8:]
+
+
+def pack_rows(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Write rows as gzipped JSON lines."""
+    return pack(b"".join(map(render_row, rows)))
 
 
 def unpack_rows(data: bytes, path: str) -> list[Row]:
-    """Read gzipped JSON lines.
-
-    Raises:
-        Changed: they are damaged or too large.
-    """
+    """Read gzipped JSON lines; raises `Changed` when they are damaged or too large."""
     try:
         unpacker = zlib.decompressobj(31)
         text = unpacker.decompress(data, MAX_UNPACKED_BYTES)
@@ -84,48 +92,53 @@ def unpack_rows(data: bytes, path: str) -> list[Row]:
     return cast("list[Row]", rows)
 
 
+def _is_whole(data: bytes) -> bool:
+    """Whether data are a gzip file that ends, within the first megabyte."""
+    unpacker = zlib.decompressobj(31)
+    with suppress(zlib.error):
+        unpacker.decompress(data, 1 << 20)
+    return unpacker.eof
+
+
 def _require(condition: object) -> None:
     if not condition:
         raise ValueError
 
 
+_types = cache(get_type_hints)
+
+
 def _record(kind: type[_Record], row: Row) -> _Record:
-    """A record from a row; fields that a later version added are ignored."""
-    known: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009 - a NamedTuple
-    return kind(**{key: value for key, value in row.items() if key in known})
-
-
-def _require_format(version: object) -> None:
-    if version != FORMAT_VERSION:
-        raise Changed(
-            say("The hub has a newer format"),
-            say("Run `{command}`", command="pip install -U satchel"),
-        )
+    """A record from a row, with checked types; fields that a later version added are ignored."""
+    types = _types(kind)
+    fields = {key: row[key] for key in types if key in row}
+    _require(all(type(value) is types[key] for key, value in fields.items()))
+    return kind(**fields)
 
 
 def damaged(path: str) -> Changed:
     """The error for a file of a hub that is not what it should be."""
-    return Changed(
-        say("`{path}` of the hub is damaged", path=path),
-        say("Try again later; report it to the hub if it stays"),
-    )
+    return unusable(say("`{path}` of the hub is damaged", path=path))
+
+
+def unusable(message: str) -> Changed:
+    """The error for a hub that may be correct again later."""
+    return Changed(message, say("Try again later; report it to the hub if it stays"))
+
+
+def untrusted(message: str) -> Changed:
+    """The error for a hub or a release that may be an attack."""
+    return Changed(message, say("Do not use it; ask its keeper"))
+
+
+def rewritten(hub: str) -> Changed:
+    """The error for a hub whose history is not the one that was seen."""
+    return untrusted(say("The history of the hub `{name}` was rewritten", name=hub))
 
 
 def timestamp(moment: datetime | None = None) -> str:
     """A moment in UTC, in seconds: `2026-11-18T09:00:00Z`; now by default."""
     return (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_timestamp(text: str) -> datetime:
-    """Parse a moment as `timestamp` writes it.
-
-    Raises:
-        ValueError: it is written in another way.
-    """
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-
-
-# --- paths ---------------------------------------------------------------------------------
 
 
 def commit_path(number: int) -> str:
@@ -142,35 +155,24 @@ def content_path(folder: str, digest: str) -> str:
 # --- statements ----------------------------------------------------------------------------
 
 
-def statement(kind: str, hub: str, **lines: str) -> bytes:
-    """The text that is signed for a change, one `key: value` per line."""
-    rows = "".join(f"{key}: {value}\n" for key, value in {"hub": hub, **lines}.items())
-    return f"satchel-{kind}-1\n{rows}".encode()
-
-
 _SIGNED_FIELDS = {
     "hub": ("key",),
     "publisher": ("publisher", "key", "previous"),
     "release": ("name", "version", "tree"),
-    "yank": ("name", "version", "reason", "time"),
-    "revoke": ("tree", "reason", "time"),
+    "yank": ("name", "version", "reason"),
+    "revoke": ("tree", "reason"),
 }
 """Type of a change -> the fields that its signature covers, after the hub's name."""
 
 
 def change_statement(change: Row, hub: str) -> bytes:
-    """The statement of a change.
-
-    Raises:
-        ValueError: it has another type, lacks a field, or a field has more than one line.
-    """
-    kind = change.get("type")
-    fields = {key: change.get(key) for key in _SIGNED_FIELDS.get(str(kind), ())}
-    if not fields or not all(
-        isinstance(value, str) and value.isprintable() for value in fields.values()
-    ):
-        raise ValueError(kind)
-    return statement(str(kind), hub, **cast("dict[str, str]", fields))
+    """The text that is signed for a change; raises `ValueError` for one that cannot be signed."""
+    kind = str(change.get("type"))
+    fields = [(key, change.get(key)) for key in _SIGNED_FIELDS.get(kind, ())]
+    for _, value in fields or [("", None)]:
+        _require(isinstance(value, str) and value.isprintable())
+    rows = "".join(f"{key}: {value}\n" for key, value in [("hub", hub), *fields])
+    return f"satchel-{kind}-1\n{rows}".encode()
 
 
 def signed_by(change: Row, hub: str, key: str) -> bool:
@@ -182,7 +184,7 @@ def signed_by(change: Row, hub: str, key: str) -> bool:
     return verify_ssh(key, CHANGE_NAMESPACE, text, str(change.get("signature", "")))
 
 
-# --- state ---------------------------------------------------------------------------------
+# --- records -------------------------------------------------------------------------------
 
 
 class HubState(NamedTuple):
@@ -206,47 +208,33 @@ class HubState(NamedTuple):
     @property
     def moment(self) -> datetime:
         """When it was signed."""
-        return parse_timestamp(self.time)
+        return datetime.strptime(self.time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 
 def render_state(state: HubState, sign: Callable[[bytes, str], str]) -> bytes:
     """Write `state`; `sign` takes the bytes and the namespace, and returns base64."""
-    row = {"format": FORMAT_VERSION, **state._asdict()}
-    line = json.dumps(row, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    line = render_row({"format": FORMAT_VERSION, **state._asdict()})
     return line + sign(line, STATE_NAMESPACE).encode() + b"\n"
 
 
 def parse_state(data: bytes, key: str = "") -> HubState:
-    """Read and verify `state`.
-
-    Args:
-        data: The file.
-        key: The key that must have signed it; the key in the file itself when empty.
-
-    Raises:
-        Changed: it is damaged, or was signed with another key.
-    """
+    """Read `state`, signed with a key, or with the one in the file itself when none is given."""
     line, newline, signature = data.partition(b"\n")
     try:
         row = json.loads(line)
-        _require_format(row["format"])
+        if row["format"] != FORMAT_VERSION:
+            raise Changed(
+                say("The hub has a newer format"),
+                say("Run `{command}`", command="pip install -U satchel"),
+            )
         state = _record(HubState, row)
-        for field, value in state._asdict().items():
-            is_number = field in ("count", "skills")
-            _require(type(value) is int and value >= 0 if is_number else isinstance(value, str))
-        parse_timestamp(state.time)
+        _require(state.moment)
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise damaged(STATE) from exc
     text = signature.decode("ascii", "replace").removesuffix("\n")
     if not verify_ssh(key or state.key, STATE_NAMESPACE, line + newline, text):
-        raise Changed(
-            say("The hub `{name}` was not signed with its key", name=state.hub),
-            say("Do not use it; ask its keeper"),
-        )
+        raise untrusted(say("The hub `{name}` was not signed with its key", name=shown(state.hub)))
     return state
-
-
-# --- commits -------------------------------------------------------------------------------
 
 
 class Commit(NamedTuple):
@@ -267,32 +255,77 @@ def skip_target(number: int) -> int:
     return number & (number - 1)
 
 
-def render_commit(commit: Commit) -> bytes:
-    """Write a commit."""
-    return json.dumps(commit._asdict(), sort_keys=True, separators=(",", ":")).encode() + b"\n"
-
-
 def parse_commit(data: bytes, number: int) -> Commit:
-    """Read a commit.
-
-    Raises:
-        Changed: it is damaged, or has another number.
-    """
+    """Read a commit; raises `Changed` when it is damaged, or has another number."""
     try:
-        row = json.loads(data)
-        commit = _record(Commit, row)
+        commit = _record(Commit, json.loads(data))
         _require(commit.number == number)
-        _require(all(isinstance(row[key], str) for key in row if key != "number"))
     except (ValueError, TypeError, RecursionError) as exc:
         raise damaged(commit_path(number)) from exc
     return commit
 
 
-# --- index ---------------------------------------------------------------------------------
+class HubRelease(NamedTuple):
+    """One release as the index has it."""
+
+    name: str
+    version: str
+    tree: str
+    """Satchel's digest of the files."""
+    blob: str
+    """Hexadecimal SHA-256 of the archive."""
+    size: int
+    """Bytes of the archive."""
+    time: str
+    description: str
+    license: str
+    scan: str
+    """The hub's verdict; shown, never believed."""
+    key: str
+    """The publisher's key, as in a `.pub` file."""
+    signature: str
+    yanked: str = ""
+    """Reason for which it is no longer selected."""
+
+    @property
+    def number(self) -> Version:
+        """The version for comparisons."""
+        return parse_version(self.version) or (0, 0, 0)
+
+
+class PublisherKey(NamedTuple):
+    """A key of a publisher, signed by the key before it or by the hub's."""
+
+    publisher: str
+    key: str
+    previous: str
+    signature: str
+
+
+def read_bin(rows: Iterable[Row], path: str) -> tuple[list[HubRelease], list[PublisherKey]]:
+    """The releases and publisher keys of a bin; raises `Changed` when a row is damaged."""
+    releases: list[HubRelease] = []
+    keys: list[PublisherKey] = []
+    try:
+        for row in rows:
+            if "publisher" in row:
+                keys.append(_record(PublisherKey, row))
+                continue
+            one = _record(HubRelease, row)
+            _require(parse_name(one.name) and parse_version(one.version))
+            _require(HEX.match(one.blob) and 0 <= one.size <= MAX_BLOB_BYTES)
+            releases.append(one)
+        _require(len({one[:2] for one in releases}) == len(releases))
+    except (ValueError, TypeError) as exc:
+        raise damaged(path) from exc
+    return releases, keys
+
+
+# --- files ---------------------------------------------------------------------------------
 
 
 def index_bits(skills: int, per_file: int = BIN_SKILL_COUNT) -> int:
-    """Number of hash bits that select a bin; bins have 24 to 48 skills on average.
+    """Number of hash bits that select a bin, so that bins have 24 to 48 skills on average.
 
     The same function, with `SEGMENT_SKILL_COUNT`, selects a segment of the search list.
     """
@@ -312,74 +345,141 @@ def low_bits(bits: int) -> int:
     return bits - bits // 2
 
 
-class HubRelease(NamedTuple):
-    """One release as the index has it."""
+class HubFiles:
+    """The files of a hub, for readers and writers."""
 
-    name: str
-    version: str
-    tree: str
-    """Satchel's digest of the files."""
-    blob: str
-    """Hexadecimal SHA-256 of the archive."""
-    size: int
-    """Bytes of the archive."""
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    """The commit that added it."""
-    time: str
-    description: str
-    license: str
-    scan: str
-    """The hub's verdict; shown, never believed."""
-    key: str
-    """The publisher's key, as in a `.pub` file."""
-    signature: str
-    yanked: str = ""
-    """Reason for which it is no longer selected."""
-    yanked_at: str = ""
-    """Time of the last yank, or of its withdrawal."""
+    def __init__(self, name: str) -> None:
+        self.name = name
 
+    def get(self, path: str, limit: int) -> bytes | None:
+        """The content of a file; None when it does not exist or exceeds the limit."""
+        raise NotImplementedError
 
-class PublisherKey(NamedTuple):
-    """A key of a publisher, signed by the key before it; in the bin of the publisher's name."""
+    def content(self, folder: str, digest: str, limit: int = MAX_FILE_BYTES) -> bytes:
+        """A file that is named after its content; raises `Changed` when it is not that."""
+        path = content_path(folder, digest)
+        if not HEX.match(digest):
+            raise damaged(shown(path))
+        data = self.get(path, limit)
+        if data is None:
+            raise unusable(say("The hub `{name}` has no `{path}`", name=self.name, path=path))
+        if digest_hex(data) != digest:
+            if not _is_whole(data):
+                raise damaged(path)
+            raise unusable(
+                say("`{path}` of the hub `{name}` is another file than its state names",
+                    path=path, name=self.name)
+            )  # fmt: skip
+        return data
 
-    publisher: str
-    key: str
-    previous: str
-    signature: str
-    by: str
-    """`publisher` when the previous key signed it, else `hub`."""
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    def rows(self, folder: str, digest: str) -> list[Row]:
+        """The rows of a file of the index, a list or a commit."""
+        return unpack_rows(self.content(folder, digest), content_path(folder, digest))
+
+    def segments(self, search: str) -> Iterator[list[Row]]:
+        """The rows of each segment of a search list."""
+        for row in self.rows("search", search):
+            yield self.rows("search", str(row.get("segment")))
 
 
-_NUMBERS = frozenset(("size", "count"))
-"""Fields of a bin that are numbers; the others are texts."""
+class HubIndex:
+    """The index of a hub; without a root, one without bins."""
+
+    def __init__(self, files: HubFiles, root: str = "") -> None:
+        self._files = files
+        self._middles: dict[int, list[str]] = {}
+        first, *rest = files.rows("index", root) if root else [{"bits": 0}]
+        self.bits = int(first["bits"]) & 63
+        self._digests = [str(row["middle"]) for row in rest]
+        self.size = 1 << self.bits if root else 0
+        """Number of bins."""
+
+    def digest(self, number: int) -> str:
+        """The digest of a bin."""
+        middle, at = divmod(number, 1 << low_bits(self.bits))
+        if middle not in self._middles:
+            rows = self._files.rows("index", self._digests[middle])
+            self._middles[middle] = [str(row["bin"]) for row in rows]
+        return self._middles[middle][at]
+
+    def read(self, number: int) -> tuple[list[HubRelease], list[PublisherKey]]:
+        """The releases and publisher keys of a bin."""
+        digest = self.digest(number)
+        return read_bin(self._files.rows("index", digest), content_path("index", digest))
 
 
-def read_bin(rows: Sequence[Row], path: str) -> tuple[list[HubRelease], list[PublisherKey]]:
-    """The releases and publisher keys of a bin.
+# --- signatures ----------------------------------------------------------------------------
+# A reader needs neither OpenSSH nor a cryptography package. Verification handles public values
+# only, so its timing reveals nothing. Numbers that are not canonical are refused (RFC 8032).
 
-    Raises:
-        Changed: a row is damaged.
-    """
-    releases: list[HubRelease] = []
-    keys: list[PublisherKey] = []
+_FIELD_ORDER = 2**255 - 19
+_GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
+_D = -121665 * pow(121666, -1, _FIELD_ORDER) % _FIELD_ORDER
+_ROOT_OF_MINUS_ONE = pow(2, (_FIELD_ORDER - 1) // 4, _FIELD_ORDER)
+
+_Point = tuple[int, int, int, int]
+"""Extended coordinates X, Y, Z, T with x = X/Z, y = Y/Z, xy = T/Z."""
+
+
+def signed_data(namespace: str, message: bytes) -> bytes:
+    """The bytes that `ssh-keygen -Y sign -n NAMESPACE` signs for a message."""
+    parts = (namespace.encode(), b"", b"sha512", sha512(message).digest())
+    return b"SSHSIG" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def verify_ssh(key: str, namespace: str, message: bytes, signature: str) -> bool:
+    """Whether a signature of `ssh-keygen`, its 64 bytes as base64, is that of a key."""
     try:
-        for row in rows:
-            _require(all(isinstance(row[key], str) for key in row if key not in _NUMBERS))
-            _require(all(type(row[key]) is int for key in _NUMBERS.intersection(row)))
-            if "publisher" in row:
-                keys.append(_record(PublisherKey, row))
-                continue
-            one = _record(HubRelease, row)
-            _require(parse_name(one.name) and parse_version(one.version))
-            _require(len(bytes.fromhex(one.blob)) == 32 and 0 <= one.size <= MAX_BLOB_BYTES)
-            releases.append(one)
-        _require(len({(one.name, one.version) for one in releases}) == len(releases))
-    except (ValueError, TypeError, AttributeError) as exc:
-        raise damaged(path) from exc
-    return releases, keys
+        blob, data = (b64decode(one, validate=True) for one in (plain_key(key)[12:], signature))
+        return verify(blob[-32:], signed_data(namespace, message), data)
+    except (ValueError, InvalidInput):
+        return False
 
 
-def release_is_signed(release: HubRelease, hub: str) -> bool:
-    """Whether a release carries the signature of its key."""
-    return signed_by({"type": "release", **release._asdict()}, hub, release.key)
+def verify(key: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether a signature (R, s) is valid: R = s·B - h·A, with A the key and B the base point."""
+    a, r = _decompress(key), _decompress(signature[:32])
+    s = int.from_bytes(signature[32:], "little")
+    if a is None or r is None or len(signature) != 64 or s >= _GROUP_ORDER:
+        return False
+    twice = _add(a, a)
+    if not _add(_add(twice, twice), _add(twice, twice))[0]:
+        return False  # a key of small order: one signature would fit every message
+    h = int.from_bytes(sha512(signature[:32] + key + message).digest(), "little") % _GROUP_ORDER
+    minus_a = (-a[0], a[1], a[2], -a[3])
+    steps = {"01": minus_a, "10": _BASE, "11": _add(_BASE, minus_a)}
+    total: _Point = (0, 1, 1, 0)
+    for bits in zip(f"{s:0253b}", f"{h:0253b}", strict=True):
+        total = _add(total, total)
+        if (step := steps.get("".join(bits))) is not None:
+            total = _add(total, step)
+    x, y, z, _ = total
+    return not ((x - r[0] * z) % _FIELD_ORDER or (y - r[1] * z) % _FIELD_ORDER)
+
+
+@lru_cache(maxsize=256)
+def _decompress(data: bytes) -> _Point | None:
+    sign, y = divmod(int.from_bytes(data, "little"), 1 << 255)
+    if y >= _FIELD_ORDER or len(data) != 32:
+        return None
+    square = (y * y - 1) * pow(_D * y * y + 1, -1, _FIELD_ORDER) % _FIELD_ORDER
+    x = pow(square, (_FIELD_ORDER + 3) // 8, _FIELD_ORDER)
+    if (x * x - square) % _FIELD_ORDER:
+        x = x * _ROOT_OF_MINUS_ONE % _FIELD_ORDER
+    if (x * x - square) % _FIELD_ORDER or (not x and sign):
+        return None
+    if x & 1 != sign:
+        x = _FIELD_ORDER - x
+    return x, y, 1, x * y % _FIELD_ORDER
+
+
+def _add(p: _Point, q: _Point) -> _Point:
+    a = (p[1] - p[0]) * (q[1] - q[0]) % _FIELD_ORDER
+    b = (p[1] + p[0]) * (q[1] + q[0]) % _FIELD_ORDER
+    c = 2 * p[3] * q[3] * _D % _FIELD_ORDER
+    d = 2 * p[2] * q[2] % _FIELD_ORDER
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % _FIELD_ORDER, g * h % _FIELD_ORDER, f * g % _FIELD_ORDER, e * h % _FIELD_ORDER
+
+
+_BASE = cast("_Point", _decompress(b"\x58" + b"\x66" * 31))

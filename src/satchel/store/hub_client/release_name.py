@@ -11,16 +11,16 @@ from satchel.i18n import say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_PUBLISHER_CHARS = 39
-_WORD = r"[a-z0-9]+(?:-[a-z0-9]+)*"
-_PUBLISHER = re.compile(rf"{_WORD}\Z")
-_NAME = re.compile(rf"(?P<publisher>{_WORD})/(?P<skill>{_WORD})\Z")
-_VERSION = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\Z")
-_RANGE = re.compile(r"\^(0|[1-9][0-9]{0,8})(?:\.(0|[1-9][0-9]{0,8}))?(?:\.(0|[1-9][0-9]{0,8}))?\Z")
-
+_WORD = r"([a-z0-9]+(?:-[a-z0-9]+)*)"
+_NUMBER = r"(0|[1-9][0-9]{0,8})"
+HUB_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]+(?:[.-][a-z0-9]+)*\Z")
+_NAME = re.compile(rf"(?=[^/]{{1,39}}/[^/]{{1,64}}\Z){_WORD}/{_WORD}\Z")
+_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")
+_RANGE = re.compile(rf"\^{_NUMBER}(?:\.{_NUMBER})?(?:\.{_NUMBER})?\Z")
 _RESERVED = frozenset(
-    ("assets", "blobs", "changes", "commits", "index", "probe", "revoked", "search", "state")
+    ("assets", "blobs", "changes", "commits", "index", "revoked", "search", "state")
 )
+"""Folders of a hub, which no publisher may be named after."""
 
 Version = tuple[int, int, int]
 
@@ -36,18 +36,14 @@ class HubName(NamedTuple):
 
 
 def is_publisher(text: str) -> bool:
-    """Whether a text can be the name of a publisher; the folders of a hub are none."""
-    return (
-        len(text) <= MAX_PUBLISHER_CHARS and text not in _RESERVED and bool(_PUBLISHER.match(text))
-    )
+    """Whether a text can be the name of a publisher."""
+    return parse_name(f"{text}/x") is not None
 
 
 def parse_name(text: str) -> HubName | None:
     """Parse `publisher/skill`; None when it is not such a name."""
     found = _NAME.match(text)
-    if found is None or not is_publisher(found["publisher"]) or len(found["skill"]) > 64:
-        return None
-    return HubName(found["publisher"], found["skill"])
+    return HubName(found[1], found[2]) if found and found[1] not in _RESERVED else None
 
 
 def split_request(text: str) -> tuple[HubName, str] | None:
@@ -63,41 +59,21 @@ def parse_version(text: str) -> Version | None:
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
-class VersionRange(NamedTuple):
-    """The versions from `low` up to, not including, `high`."""
-
-    low: Version = (0, 0, 0)
-    high: Version | None = None
-
-    def best(self, versions: Iterable[Version]) -> Version | None:
-        """The highest version of the range; None when there is none."""
-        inside = (
-            one for one in versions if one >= self.low and (self.high is None or one < self.high)
-        )
-        return max(inside, default=None)
-
-
-def parse_range(text: str) -> VersionRange:
-    """Parse the requested version: nothing for any, `1.2.0` for one, `^1.2` for compatible ones.
+def best_version(wanted: str, versions: Iterable[Version]) -> Version | None:
+    """The highest version of a range: nothing for any, `1.2.0` for one, `^1.2` for compatible ones.
 
     Compatible means the same first number that is not zero: `^1.2` is 1.2.0 up to 2.0.0, `^0.3` is
-    0.3.0 up to 0.4.0.
-
-    Raises:
-        InvalidInput: it is none of these.
+    0.3.0 up to 0.4.0. Raises `InvalidInput` for other texts.
     """
-    if not text:
-        return VersionRange()
-    if exact := parse_version(text):
-        return VersionRange(exact, (exact[0], exact[1], exact[2] + 1))
-    found = _RANGE.match(text)
+    if exact := parse_version(wanted):
+        return exact if exact in versions else None
+    found = _RANGE.match(wanted or "^0")
     if found is None:
         raise InvalidInput(
-            say("`{value}` is not valid", value=text),
-            say("Write `{value}`", value=f"^{text}" if _RANGE.match(f"^{text}") else "^1.2"),
+            say("`{value}` is not valid", value=wanted),
+            say("Write `{value}`", value=f"^{wanted}" if _RANGE.match(f"^{wanted}") else "^1.2"),
         )
     given = [int(part) for part in found.groups() if part is not None]
-    low = (*given, 0, 0)[:3]
     at = next((place for place, number in enumerate(given) if number), len(given) - 1)
-    high = (*given[:at], given[at] + 1, 0, 0)[:3]
-    return VersionRange((low[0], low[1], low[2]), (high[0], high[1], high[2]))
+    low, high = (*given, 0, 0)[:3], (*given[:at], given[at] + 1)
+    return max((one for one in versions if low <= one and (not wanted or one < high)), default=None)

@@ -8,11 +8,9 @@ was installed.
 from __future__ import annotations
 
 import json
-import os
 import re
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from hashlib import sha256
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
 
@@ -20,21 +18,19 @@ from satchel.errors import Changed, InvalidInput, NotFound, ServerFailed
 from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.file_tree import MemoryTree, main_file
-from satchel.store.archive.open import open_archive
+from satchel.store.archive.open import open_packed
 from satchel.store.archive.rules import shown
 from satchel.store.download import FileReader, check_address
 from satchel.store.sources.base import Bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping
 
-    from satchel.skill.file_tree import Tree
-
-INDEX_PATH = "/.well-known/agent-skills/index.json"
+INDEX_PATH = ".well-known/agent-skills/index.json"
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 _MAX_INDEX_BYTES = 4 << 20
 _MAX_SKILL_BYTES = 64 << 20
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 
 
 class IndexedSkill(NamedTuple):
@@ -42,8 +38,8 @@ class IndexedSkill(NamedTuple):
 
     name: str
     type: str
-    url: str
-    """Its absolute address, on the index's host."""
+    path: str
+    """On the index's host."""
     digest: str
 
 
@@ -68,50 +64,42 @@ class DiscoverySource:
     def fetch(
         self, *, ref: str = "", commit: str = "", progress: Callable[[str], None] | None = None
     ) -> Generator[Bundle]:
-        """Fetch the skill.
-
-        Raises:
-            NotFound: there is no index, or no such skill in it.
-            InvalidInput: there are several skills, and none was named.
-            ServerFailed: the index is not valid.
-            Changed: a skill is not what the index lists.
-            Unsafe: an archive breaks a rule.
-        """
+        """Fetch the skill."""
         del progress
         if ref or commit:
             raise InvalidInput(
                 say("`{path}` has no branches or tags", path=shown(self.url)),
                 say("Write `{value}`", value=f"{self._index}#NAME"),
             )
-        skill = self._choose(self._read_index())
+        skill = self._choose()
+        data = self._reader.read(skill.path, _MAX_SKILL_BYTES)
+        if skill.digest != f"sha256:{sha256(data).hexdigest()}":
+            raise Changed(
+                say("`{file}` is not what the server `{server}` listed: {reason}",
+                    file=skill.name, server=self._reader.base, reason=say("digest")),
+                say("Report it to the operator of the server"),
+            )  # fmt: skip
         place = LockedSource(self.kind, f"{self._index}#{skill.name}")
-        with TemporaryDirectory(prefix="satchel-discovery-") as folder, ExitStack() as stack:
-            yield Bundle(place, self._open(skill, folder, stack), name=skill.name)
+        if skill.type == "skill-md":
+            yield Bundle(place, MemoryTree({"SKILL.md": data}), name=skill.name)
+            return
+        with open_packed(data) as tree:
+            if not main_file(file.path for file in tree.files):
+                raise NotFound(say("There is no SKILL.md in `{path}`", path=skill.name))
+            yield Bundle(place, tree, name=skill.name)
 
-    def _read_index(self) -> list[IndexedSkill]:
-        path = urlsplit(self._index).path.lstrip("/")
-        data = self._reader.read(path, _MAX_INDEX_BYTES)
+    def _choose(self) -> IndexedSkill:
+        data = self._reader.read(urlsplit(self._index).path.lstrip("/"), _MAX_INDEX_BYTES)
         try:
             table = json.loads(data)
             _require("$schema", table["$schema"], table["$schema"] == SCHEMA)
-            return [self._listed(row) for row in cast("list[Any]", table["skills"])]
+            listed = [self._listed(row) for row in cast("list[Any]", table["skills"])]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             reason = shown(str(exc) or type(exc).__name__)
             raise ServerFailed(
                 say("`{path}` cannot be used: {reason}", path=shown(self._index), reason=reason),
                 say("Report it to the operator of the server"),
             ) from exc
-
-    def _listed(self, row: Mapping[str, Any]) -> IndexedSkill:
-        name, kind, url, digest = (str(row[key]) for key in ("name", "type", "url", "digest"))
-        full = urljoin(self._index, url)
-        _require("name", name, _NAME.match(name) and len(name) <= 64)
-        _require("type", kind, kind in ("skill-md", "archive"))
-        is_here = full.startswith(f"{self._reader.base}/")
-        _require("url", url, is_here and not urlsplit(full).query)
-        return IndexedSkill(name, kind, full, digest)
-
-    def _choose(self, listed: Sequence[IndexedSkill]) -> IndexedSkill:
         found = [skill for skill in listed if self.name in ("", skill.name)]
         if len(found) == 1:
             return found[0]
@@ -128,23 +116,14 @@ class DiscoverySource:
             say("Write `{value}`", value=f"{self._index}#NAME"),
         )
 
-    def _open(self, skill: IndexedSkill, folder: str, stack: ExitStack) -> Tree:
-        data = self._reader.read(urlsplit(skill.url).path.lstrip("/"), _MAX_SKILL_BYTES)
-        if skill.digest != f"sha256:{sha256(data).hexdigest()}":
-            raise Changed(
-                say("`{file}` is not what the server `{server}` listed: {reason}",
-                    file=skill.name, server=urlsplit(skill.url).netloc, reason=say("digest")),
-                say("Report it to the operator of the server"),
-            )  # fmt: skip
-        if skill.type == "skill-md":
-            return MemoryTree({"SKILL.md": data})
-        path = os.path.join(folder, skill.name)
-        with open(path, "wb") as stream:
-            stream.write(data)
-        tree = stack.enter_context(open_archive(path))
-        if not main_file(file.path for file in tree.files):
-            raise NotFound(say("There is no SKILL.md in `{path}`", path=skill.name))
-        return tree
+    def _listed(self, row: Mapping[str, Any]) -> IndexedSkill:
+        name, kind, url, digest = (str(row[key]) for key in ("name", "type", "url", "digest"))
+        full = urlsplit(urljoin(self._index, url))
+        _require("name", name, _NAME.match(name))
+        _require("type", kind, kind in ("skill-md", "archive"))
+        is_here = f"{full.scheme}://{full.netloc}" == self._reader.base
+        _require("url", url, is_here and not full.query)
+        return IndexedSkill(name, kind, full.path.lstrip("/"), digest)
 
 
 def _require(key: str, value: str, condition: object) -> None:

@@ -248,8 +248,9 @@ def source_of(text: str, *, base: str, hubs: Callable[[], HubFinder] | None = No
         raise refuse("git-address", redacted(text))
     raise NotFound(
         say("There is no `{path}`", path=shown(redacted(text))),
-        say("Give a folder, a `.zip`, a `.tar.gz` or the address of a git repository"),
-    )
+        say("Give a folder, an archive, a git address, `PUBLISHER/SKILL` or `mcp:SERVER/SKILL`; "
+            "without any, `satchel install` follows the lockfile"),
+    )  # fmt: skip
 
 
 def source_from(

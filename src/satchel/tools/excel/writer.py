@@ -1,8 +1,8 @@
 """The tool excel_write: writes rows into a new workbook.
 
-Everything is checked before a file is touched, an existing file is replaced only on request, and
-the file is written atomically. A text that begins with `=` stays a text: a formula could start a
-program or call another machine.
+Everything is checked before a file is touched. An existing file is replaced only on request, and
+atomically. A text that begins with `=` stays a text: a formula could start a program or call
+another machine.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def run(job: Job) -> ToolAnswer:
     rows = _check_rows(given["rows"])
     # 2. The target.
     job.workspace.check_target(path, KINDS, overwrite=overwrite)
-    # 3. Build the file in memory, then write it atomically.
+    # 3. Build the file in memory, then write it.
     data = _build(rows, sheet)
     done = job.workspace.write(path, data, overwrite=overwrite)
     width = max(len(row) for row in rows)

@@ -26,15 +26,16 @@ from satchel.presentation.wording import undone_words
 from satchel.store.store import Receipt
 from satchel.store.undo import Undone
 from satchel.ui.flash import Flash
-from satchel.ui.state import plan_expired
-from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
+from satchel.ui.pending import PendingPlan, expired
+from satchel.ui.state import release
+from satchel.ui.templating import address, app_state, go_to, page, wants_part
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from satchel.store.plan import ChangePlan
     from satchel.store.store import Store
-    from satchel.ui.state import AppState, PendingPlan
+    from satchel.ui.state import AppState
 
 router = APIRouter()
 Scope = Literal["project", "global"]
@@ -65,16 +66,16 @@ def _show_new_plan(request: Request, ref: str, op: str) -> Response:
         plan = store.plan_install(ids, frozen=True, fetch=not state.access.has_remote_users)
     else:
         plan = store.plan_remove(ids)
-    return go_to(request, f"/plans/{state.plans.add(store, plan).key}")
+    return go_to(request, f"/plans/{state.plans.add(PendingPlan(store, plan))}")
 
 
 @router.get("/plans/{key}")
 def plan_page(request: Request, key: str) -> Response:
     """Show a plan and its scan."""
-    plans = app_state(request).plans
-    if seen := plans.result_url(key):
+    state = app_state(request)
+    if seen := state.results.get(key):
         return go_to(request, seen)
-    return _plan_page(request, plans.get(key))
+    return _plan_page(request, key, state.plans.require(key))
 
 
 @router.get("/plans/{key}/yes")
@@ -92,13 +93,13 @@ def diff(
     path: Annotated[str, Query(max_length=4_096)],
 ) -> Response:
     """Show the diff of one file."""
-    pending = app_state(request).plans.get(key)
+    pending = app_state(request).plans.require(key)
     try:
         found = show_diff(pending.plan, step, path)
     except OSError as exc:  # the plan was dropped while it was read
-        raise plan_expired() from exc
+        raise expired() from exc
     if wants_part(request):
-        return part(request, "change/diff.html", diff=found)
+        return page(request, "change/diff.html", diff=found)
     return page(request, "change/diff_page.html", diff=found, key=key)
 
 
@@ -111,27 +112,28 @@ def confirm(
 ) -> Response:
     """Apply a plan; of an import, the selected skills."""
     state = app_state(request)
-    with state.plans.confirming:
-        if seen := state.plans.result_url(key):  # a second click
+    with state.confirming:
+        if seen := state.results.get(key):  # a second click
             return go_to(request, seen)
-        return _confirm(request, state, state.plans.get(key), accept_risk, take or ())
+        return _confirm(request, state, key, accept_risk, take or ())
 
 
 def _confirm(
-    request: Request, state: AppState, pending: PendingPlan, reason: str, ticked: Sequence[str]
+    request: Request, state: AppState, key: str, reason: str, ticked: Sequence[str]
 ) -> Response:
+    pending = state.plans.require(key)
     plan = pending.plan
     leave = ids_to_leave(plan, ticked)
     if leave and len(leave) == len(plan.changes):
         trouble = remark_of(InvalidInput(say("No skill is selected")))
-        return _plan_page(request, pending, trouble, 422, reason=reason, ticked=ticked)
+        return _plan_page(request, key, pending, trouble, 422, reason=reason, ticked=ticked)
     try:
-        receipt = apply(state, pending.key, reason, leave)
+        receipt = apply(state, key, reason, leave)
     except Blocked as exc:
         words = Remark("bad", "✗", "", 0, exc.message, say("To install it anyway, give a reason"))
-        return _plan_page(request, pending, words, 403, ticked=ticked)
+        return _plan_page(request, key, pending, words, 403, ticked=ticked)
     seen = _done(state, pending.store, plan, receipt)
-    state.plans.set_result_url(pending.key, seen)
+    state.results.add(seen, key)
     return go_to(request, seen)
 
 
@@ -139,7 +141,7 @@ def _confirm(
 def reject(request: Request, key: str) -> Response:
     """Drop a plan."""
     state = app_state(request)
-    _release(state, state.plans.pop(key))
+    release(state.plans.pop(key))
     return go_to(request, "/skills")
 
 
@@ -206,6 +208,7 @@ def _done(state: AppState, store: Store, plan: ChangePlan, receipt: Receipt) -> 
 
 def _plan_page(
     request: Request,
+    key: str,
     pending: PendingPlan,
     trouble: Remark | None = None,
     status: int = 200,
@@ -216,14 +219,14 @@ def _plan_page(
     try:
         shown = show_plan(pending.plan, pending.store)
     except OSError as exc:  # the plan was dropped while it was read
-        raise plan_expired() from exc
+        raise expired() from exc
     return page(
         request,
         "change/plan.html",
         status=status,
-        key=pending.key,
+        key=key,
         plan=shown,
-        about=pending,
+        label=pending.label,
         trouble=trouble,
         rest=REST,
         many=install_words("{count}"),
@@ -255,12 +258,12 @@ def apply(state: AppState, key: str, accept_risk: str = "", leave: Collection[st
         reason = " ".join(accept_risk.split())
         receipt = _apply_in_store(pending.store, pending.plan, reason, leave)
     except Blocked:
-        state.plans.restore(pending)
+        state.plans.add(pending, key)
         raise
     except BaseException:
-        _release(state, pending)
+        release(pending)
         raise
-    _release(state, pending)
+    release(pending)
     state.library_changed()
     return receipt
 
@@ -291,11 +294,6 @@ def undo_change(state: AppState, store: Store, number: int, *, redo: bool) -> Un
         done = exc.receipt
     state.library_changed()
     return done
-
-
-def _release(state: AppState, pending: PendingPlan) -> None:
-    state.plans.release(pending)
-    state.imports.drop(pending.import_key)
 
 
 def _apply_in_store(

@@ -21,7 +21,7 @@ from satchel.ui.errors import failure_of
 from satchel.ui.flash import Flash
 from satchel.ui.middleware import MAX_EDIT_BYTES
 from satchel.ui.pages.changes import apply_all
-from satchel.ui.templating import address, app_state, go_to, page, part
+from satchel.ui.templating import address, app_state, go_to, page
 
 if TYPE_CHECKING:
     from satchel.presentation.drafts import Remark
@@ -68,7 +68,7 @@ def _check(request: Request, ref: str, text: str) -> Response:
     satchel = app_state(request).satchel
     skill = find_file(satchel, ref)
     satchel.store_of(skill)
-    return part(request, "change/check.html", checked=check_draft(satchel, skill, text))
+    return page(request, "change/check.html", checked=check_draft(satchel, skill, text))
 
 
 def _save(request: Request, ref: str, path: str, text: str, digest: str) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from satchel.errors import SatchelError
 from satchel.presentation.skill_index import count_unusable
-from satchel.ui.templating import app_state, part
+from satchel.ui.templating import app_state, page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ async def badges(request: Request) -> Response:
             waiting = len(found)
     loaded = state.loading.reading.state.ran
     problems = await run_in_threadpool(count_unusable, state.satchel) if loaded else 0
-    return part(request, "badges.html", waiting=waiting, problems=problems)
+    return page(request, "badges.html", waiting=waiting, problems=problems)
 
 
 async def _while_signed_in(

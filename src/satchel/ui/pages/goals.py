@@ -40,7 +40,7 @@ from satchel.tools.framing import encodable
 from satchel.ui.errors import failure_of
 from satchel.ui.flash import Flash
 from satchel.ui.goal_service import GoalAction
-from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
+from satchel.ui.templating import address, app_state, go_to, page, wants_part
 
 if TYPE_CHECKING:
     from satchel.goals.engines.base import Engine
@@ -54,7 +54,7 @@ MAX_WAITING = 50
 
 
 @router.get("/goals")
-async def goals(request: Request, state: str = "", before: str = "", last: str = "") -> Response:
+async def goals(request: Request, state: str = "", before: str = "") -> Response:
     """Show the list, goals that wait for an answer first, then the latest; rows for htmx."""
     service = app_state(request).goals
     kind = state if state in FILTERS else ""
@@ -62,24 +62,20 @@ async def goals(request: Request, state: str = "", before: str = "", last: str =
 
     async def load(engine: Engine) -> tuple[list[GoalSummary], list[GoalSummary]]:
         waiting = [] if kind or since else await engine.list(states=("asking",), limit=MAX_WAITING)
-        # One more for the next page, and one that may be the last of the previous page.
-        most = MAX_GOALS_PER_PAGE + 2
-        return list(waiting), list(
-            await engine.list(states=FILTERS[kind], limit=most, before=since)
-        )
+        most = MAX_GOALS_PER_PAGE + 1  # one of the next page
+        found = await engine.list(states=FILTERS[kind], limit=most, before=since)
+        return list(waiting), list(found)
 
     try:
         waiting, found = await service.call(load)
     except SatchelError as exc:
         failure = failure_of(exc)
-        show = part if wants_part(request) else page
         values = {"failure": failure, "engine": service.name, "here": "/goals"}
-        return show(request, "goals/closed.html", status=503, **values)
-    rows = rows_of(found, kind, last, waiting)
+        return page(request, "goals/closed.html", status=503, **values)
+    rows = rows_of(found, kind, waiting)
     first = since is None
-    if wants_part(request):
-        return part(request, "goals/rows.html", list=rows, is_first=first)
-    return page(request, "goals/page.html", list=rows, is_first=first, engine=service.name)
+    template = "rows" if wants_part(request) else "page"
+    return page(request, f"goals/{template}.html", list=rows, is_first=first)
 
 
 def _moment(text: str) -> float | None:
@@ -128,14 +124,14 @@ async def make_draft(request: Request) -> Response:
 @router.get("/goals/+new/{key}")
 async def draft_page(request: Request, key: str) -> Response:
     """Show the progress of planning, then the plan and its inputs."""
-    return await _draft_page(request, app_state(request).goals.draft(key))
+    return await _draft_page(request, app_state(request).goals.drafts.require(key))
 
 
 @router.post("/goals/+new/{key}")
 async def start(request: Request, key: str) -> Response:
     """Start the goal."""
     state, form = app_state(request), await _form(request)
-    draft = state.goals.draft(key)
+    draft = state.goals.drafts.require(key)
     try:
         if draft.plan is None:
             raise Conflict(say("Making a plan…"))
@@ -148,14 +144,14 @@ async def start(request: Request, key: str) -> Response:
         await state.goals.change(action, lambda engine: engine.submit(goal))
     except SatchelError as exc:
         return await _draft_page(request, draft, exc, form)
-    state.goals.drop_draft(key)
+    state.goals.drafts.drop(key)
     return go_to(request, f"/goals/{goal.id}")
 
 
 @router.post("/goals/+new/{key}/cancel")
 async def cancel_draft(request: Request, key: str) -> Response:
     """Drop the plan."""
-    app_state(request).goals.drop_draft(key)
+    app_state(request).goals.drafts.drop(key)
     return go_to(request, "/goals/+new")
 
 
@@ -186,9 +182,8 @@ async def _draft_page(
 ) -> Response:
     state = app_state(request)
     if draft.plan is None:
-        show = part if wants_part(request) else page
         status = 200 if exc is None else 409
-        return show(request, "goals/planning.html", status=status, draft=draft)
+        return page(request, "goals/planning.html", status=status, draft=draft)
     if wants_part(request):  # the poll of a page that waits for the plan
         return go_to(request, f"/goals/+new/{draft.key}")
     shared = state.goals.shared
@@ -242,7 +237,7 @@ async def one_step(request: Request, goal_id: str, step: str, more: bool = False
     """Show the details of a step."""
     report = await _report(request, goal_id)
     shown = await _step(request, report, step, whole=more)
-    return part(request, "goals/step.html", step=shown, id=report.id)
+    return page(request, "goals/step.html", step=shown, id=report.id)
 
 
 @router.post("/goals/{goal_id}/answer")
@@ -372,7 +367,7 @@ async def _current_board(request: Request, goal_id: str) -> Response:
     if request.method == "POST" and not wants_part(request):
         return go_to(request, f"/goals/{goal_id}")
     report = await _report(request, goal_id)
-    return part(request, "goals/board.html", **await _board(request, report))
+    return page(request, "goals/board.html", **await _board(request, report))
 
 
 async def _step(request: Request, report: GoalReport, name: str, *, whole: bool) -> StepView:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from satchel.presentation.health import KINDS, PERIOD_DAYS
-from satchel.ui.templating import app_state, go_to, page, part, wants_part
+from satchel.ui.templating import app_state, go_to, page, wants_part
 
 router = APIRouter()
 
@@ -15,9 +15,8 @@ router = APIRouter()
 def health(request: Request) -> Response:
     """Show the last result, or the progress of the first run; only the body for htmx."""
     look = app_state(request).health().look()
-    show = part if wants_part(request) else page
-    template = "health/body.html" if wants_part(request) else "health/page.html"
-    return show(request, template, look=look, days=PERIOD_DAYS, kinds=KINDS)
+    template = "body" if wants_part(request) else "page"
+    return page(request, f"health/{template}.html", look=look, days=PERIOD_DAYS, kinds=KINDS)
 
 
 @router.post("/health")

@@ -10,13 +10,15 @@ from starlette.responses import Response
 
 from satchel.errors import Refused, SatchelError
 from satchel.i18n import say
-from satchel.presentation.changes import MAX_STEPS_SHOWN, done_words
+from satchel.presentation.changes import done_words
 from satchel.presentation.drafts import id_for, remark_of, show_new
 from satchel.presentation.skills import find_skill, key_of, show_scopes
 from satchel.ui.flash import Flash
+from satchel.ui.imports import MAX_FETCHES, SourceFetch, plan_upload
 from satchel.ui.middleware import MAX_UPLOAD_BYTES
 from satchel.ui.pages.changes import apply_all
-from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
+from satchel.ui.pending import PendingPlan
+from satchel.ui.templating import address, app_state, go_to, page, wants_part
 from satchel.ui.uploads import MAX_FILES, receive_archive, receive_folder, spool
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def check_new(
     """Check name and description while they are typed."""
     store = app_state(request).satchel.store(scope)
     new = show_new(store, name, description, own)
-    return part(request, "change/new_check.html", new=new, oob=True, asked=asked)
+    return page(request, "change/new_check.html", new=new, oob=True, asked=asked)
 
 
 @router.post("/skills/add")
@@ -92,11 +94,10 @@ def _add_form(
     usable: dict[Scope, Store] = {one.name: one.store for one in scopes if one.store is not None}
     if usable and usable.get(scope) is None:
         scope = next(iter(usable))
-    as_part = wants_part(request)
-    answer = part if as_part else page
-    return answer(
+    template = "add_form" if wants_part(request) else "add"
+    return page(
         request,
-        "change/add_form.html" if as_part else "change/add.html",
+        f"change/{template}.html",
         status=422 if exc is not None else 200,
         scope=scope,
         scopes=scopes,
@@ -132,14 +133,9 @@ async def import_upload(request: Request) -> Response:
     is_archive = request.url.path == "/skills/import/zip"
     async with spool() as folder:
         sent = await (receive_archive if is_archive else receive_folder)(request, folder)
-        pending = await run_in_threadpool(
-            state.imports.upload,
-            state.satchel.store(sent.scope),
-            sent,
-            folder,
-            is_archive=is_archive,
-        )
-    return go_to(request, f"/plans/{pending.plan}")
+        store = state.satchel.store(sent.scope)
+        plan = await run_in_threadpool(plan_upload, store, sent, is_archive=is_archive)
+    return go_to(request, f"/plans/{state.plans.add(PendingPlan(store, plan, sent.name))}")
 
 
 @router.post("/skills/import/git")
@@ -157,50 +153,29 @@ def import_git(
             say("Repositories cannot be fetched here"),
             say("Upload an archive, or run `satchel install` in the terminal"),
         )
+    if sum(one.is_running for one in state.fetches.values()) >= MAX_FETCHES:
+        raise Refused(say("Too many requests"), say("Try again later"))
     store = state.satchel.store(scope)
-    pending = state.imports.fetch(store, source.strip(), ref.strip(), path)
-    return go_to(request, f"/skills/import/{pending.key}")
+    fetch = SourceFetch(store, source.strip(), ref.strip(), path)
+    fetch.start(lambda plan: state.plans.add(PendingPlan(store, plan, fetch.label)))
+    return go_to(request, f"/skills/import/{state.fetches.add(fetch)}")
 
 
 @router.get("/skills/import/{key}")
-def fetch_page(request: Request, key: str) -> Response:
-    """Show the progress of a fetch; the plan when it has one."""
-    pending = app_state(request).imports.get(key)
-    if pending.plan:
-        return go_to(request, f"/plans/{pending.plan}")
-    return page(request, "change/fetch.html", pending=pending)
-
-
 @router.get("/skills/import/{key}/progress")
-def progress(request: Request, key: str) -> Response:
-    """Show the progress; polled every half second."""
-    pending = app_state(request).imports.get(key)
-    if pending.plan:
-        return go_to(request, f"/plans/{pending.plan}")
-    return part(request, "change/fetching.html", pending=pending)
-
-
-@router.post("/skills/import/{key}/rename")
-async def rename(request: Request, key: str) -> Response:
-    """Plan the import again with another id for one skill."""
-    state = app_state(request)
-    pending = state.imports.get(key)
-    async with request.form(max_files=0, max_fields=MAX_STEPS_SHOWN + 1) as form:
-        old = str(form.get("old", ""))
-        new = str(form.get(f"id.{old}", "")).strip()
-    try:
-        plan = await run_in_threadpool(state.imports.rename, pending, old, new)
-    except SatchelError as exc:
-        note = Flash(exc.message, (exc.hint,) if exc.hint else (), "bad")
-        return go_to(request, address(f"/plans/{pending.plan}", told=state.flash.add(note)))
-    return go_to(request, f"/plans/{plan}")
+def fetch_page(request: Request, key: str) -> Response:
+    """Show the progress of a fetch, polled every half second; the plan when it has one."""
+    fetch = app_state(request).fetches.require(key)
+    if fetch.plan:
+        return go_to(request, f"/plans/{fetch.plan}")
+    template = "fetching" if request.url.path.endswith("/progress") else "fetch"
+    return page(request, f"change/{template}.html", fetch=fetch, key=key)
 
 
 @router.post("/skills/import/{key}/cancel")
 def cancel(request: Request, key: str) -> Response:
-    """Cancel an import, and remove its files."""
+    """Cancel a fetch, and drop its plan."""
     state = app_state(request)
-    pending = state.imports.get(key)
-    state.imports.drop(key)
-    state.plans.drop(pending.plan)
+    state.plans.drop(state.fetches.require(key).plan)
+    state.fetches.drop(key)
     return go_to(request, "/skills/import")

@@ -36,7 +36,8 @@ from satchel.presentation.trust import can_revoke, show_folder
 from satchel.tools.framing import printable
 from satchel.ui.flash import Flash
 from satchel.ui.pages.changes import apply_all
-from satchel.ui.templating import address, app_state, go_to, page, part, wants_part
+from satchel.ui.pending import PendingPlan
+from satchel.ui.templating import address, app_state, go_to, page, wants_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,7 @@ def skills(
 def reason(request: Request, ref: Ref, q: Annotated[str, Query(max_length=400)]) -> Response:
     """Show why a search finds a skill."""
     words = match_reason(app_state(request).satchel, ref, q)
-    return part(request, "skills/reason.html", words=words)
+    return page(request, "skills/reason.html", words=words)
 
 
 @router.post("/skills/chosen")
@@ -115,8 +116,8 @@ def chosen(
             say("The selected skills are in different scopes"), say("Remove one scope at a time")
         )
     [(store, ids)] = stores.values()
-    pending = state.plans.add(store, store.plan_remove(ids))
-    return go_to(request, f"/plans/{pending.key}")
+    plan = PendingPlan(store, store.plan_remove(ids))
+    return go_to(request, f"/plans/{state.plans.add(plan)}")
 
 
 def _export(found: Sequence[Skill]) -> Response:
@@ -157,7 +158,6 @@ def one_skill(
     goal: str = "",
     path: Annotated[str, Query(max_length=4_096)] = "",
     raw: bool = False,
-    everywhere: bool = False,
 ) -> Response:
     """Show the page; as a fragment, only its status, when the library changed."""
     satchel = app_state(request).satchel
@@ -168,7 +168,7 @@ def one_skill(
         skill = find_checked(satchel, ref)
         shown = skill_page.page_of(satchel, skill)
     if wants_part(request):
-        return part(request, "skill/status.html", shown=shown)
+        return page(request, "skill/status.html", shown=shown)
     content = _file_values(satchel, shown.row.ref, path or shown.own, raw=raw)
     if path and content["failure"]:
         raise content["failure"]
@@ -181,7 +181,7 @@ def one_skill(
         shown=shown,
         ref=shown.row.ref,
         asked=asked,
-        agents=skill_page.agents_of(satchel, skill, user=everywhere) if skill is not None else None,
+        agents=skill_page.agents_of(satchel, skill) if skill is not None else (),
         **content,
     )
 
@@ -194,7 +194,7 @@ def file(request: Request, ref: Ref, path: str = "", raw: bool = False) -> Respo
     values = _file_values(app_state(request).satchel, ref, path, raw=raw)
     if failure := values["failure"]:
         raise failure
-    return part(request, "skill/file.html", ref=ref, **values)
+    return page(request, "skill/file.html", ref=ref, **values)
 
 
 def _file_values(satchel: Satchel, ref: str, path: str, *, raw: bool) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def update(request: Request, ref: Ref) -> Response:
     if all(step.kind == "same" for step in plan.steps):
         plan.close()
         return _back(request, skill.ref, Flash(say("Already up to date"), tone="info"))
-    return go_to(request, f"/plans/{state.plans.add(store, plan).key}")
+    return go_to(request, f"/plans/{state.plans.add(PendingPlan(store, plan))}")
 
 
 @router.post("/skill/accept")
@@ -261,23 +261,7 @@ def accept(
     return _back(request, skill.ref, note)
 
 
-@router.post("/skill/agents")
-def switch_agent(
-    request: Request,
-    ref: Ref,
-    agent: Annotated[str, Form(max_length=64)],
-    turn: Annotated[Literal["on", "off"], Form()],
-    everywhere: Annotated[bool, Form()] = False,
-) -> Response:
-    """Link it into an agent's folder, or remove the link."""
-    state = app_state(request)
-    skill = find_skill(state.satchel, ref)
-    words = skill_page.switch(state.satchel, skill, agent, user=everywhere, on=turn == "on")
-    state.library_changed()
-    return _back(request, ref, Flash(words), everywhere=everywhere)
-
-
-def _back(request: Request, ref: str, note: Flash, **query: object) -> Response:
+def _back(request: Request, ref: str, note: Flash) -> Response:
     """Redirect to the page of a skill, with a message."""
     told = app_state(request).flash.add(note)
-    return go_to(request, address("/skill", ref=ref, told=told, **query))
+    return go_to(request, address("/skill", ref=ref, told=told))

@@ -183,7 +183,7 @@ def test_who_is_in_a_hurry_asks_once_and_waits_no_longer(server, answer):
     assert len(server.asked) == 1
     server.answers = [(503,)]
     with model.hurrying(0.5), pytest.raises(ModelFailed, match="status 503"):
-        model.covers("把文件合并起来")  # the trial of a script is a question too
+        model.embed(["x"])
     assert len(server.asked) == 2
     with model.hurrying(2):
         assert model.embed(["x"]).shape == (1, 3)
@@ -263,10 +263,3 @@ def test_the_key_is_never_said(server, capfd):
         Endpoint(f"{server.address}#model=m", env={module.KEY: f"{KEY}\nX-Other: 1"}).embed(["x"])
     out, err = capfd.readouterr()
     assert KEY not in f"{said}{caught.value!s}{out}{err}"
-
-
-def test_scripts_are_tried(server):
-    tried = _open(server)  # this server's vectors know only how long a text is
-    assert tried.covers("merge files")
-    assert not tried.covers("합치기")
-    assert len(server.asked) == 1

@@ -18,11 +18,10 @@ from prompt_toolkit.input.typeahead import clear_typeahead
 from satchel.agent.events import TurnReport
 from satchel.cli import EXIT_INCOMPLETE
 from satchel.cli.commands.list_skills import show_list
-from satchel.cli.commands.tools import tools
 from satchel.cli.commands.why import why
 from satchel.cli.console import clean, count_skills, one_line, pad, print_error, width_of
 from satchel.cli.context import exit_code
-from satchel.cli.models import choose_model, make_agent
+from satchel.cli.models import make_agent
 from satchel.cli.turn_view import (
     TurnScreen,
     TurnWriter,
@@ -35,7 +34,6 @@ from satchel.i18n import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any
 
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
@@ -51,7 +49,7 @@ _COMMAND = re.compile(r"/([\w:.-]+)(?:\s+(.*))?\Z", re.DOTALL).match
 """Matches `/name arguments`, but not a path such as `/etc/hosts`."""
 
 
-class Conversation:
+class ChatLoop:
     """One chat, at a terminal or in a pipe."""
 
     def __init__(
@@ -63,8 +61,7 @@ class Conversation:
         self._model = model
         self._is_terminal = sys.stdin.isatty() and self._out.is_terminal
         self._approve: Approve = True if yes else self._ask_approval if self._is_terminal else None
-        self._given: dict[str, Any] = {"limits": limits, "approve": self._approve, "ask": asked}
-        self._agent = make_agent(context, model, **self._given)
+        self._agent = make_agent(context, model, limits=limits, approve=self._approve, ask=asked)
         self._writer = TurnWriter(TurnScreen(self._out))
         self._runner = asyncio.Runner()  # one loop, to which the provider's connections belong
         self._always: set[str] = set()
@@ -191,8 +188,6 @@ class Conversation:
             self._help()
         elif name == "skills":
             show_list(context.satchel)
-        elif name == "tools":
-            tools.main([], obj=context, standalone_mode=False)
         elif name == "why" and rest:
             goal = ["--goal", self._last] if self._last else []
             why.main([*goal, "--", rest], obj=context, standalone_mode=False)
@@ -200,12 +195,6 @@ class Conversation:
             raise InvalidInput(
                 say("`{name}` is missing", name="NAME"), say("Run `{command}`", command="/skills")
             )
-        elif name == "model":
-            if rest:
-                chosen, before = choose_model(context, rest), self._agent
-                self._agent = make_agent(context, chosen, session=before.session, **self._given)
-                self._agent.history, self._model = before.history, chosen
-            self._out.line(one_line(self._model))
         elif name == "reset":
             self._agent.reset()
             self._last = ""
@@ -224,9 +213,7 @@ def _commands() -> dict[str, str]:
     return {
         "/help": say("Commands"),
         "/skills": say("Skills"),
-        "/tools": say("Tools"),
         "/why NAME": say("Status"),
-        "/model [NAME]": say("Model"),
         "/reset": say("New conversation"),
         "/quit": say("{key} ends it", key="Ctrl-D"),
     }

@@ -8,7 +8,18 @@ import pytest
 from satchel.detect.embeddings import open_embedder
 from satchel.detect.embeddings.local_model import StaticEmbedder, read_tensors
 from satchel.errors import SettingsError
-from tiny_models import VOCAB, write_tensors
+from tiny_models import VOCAB, write_tensors, write_tokenizer
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A folder of model2vec."""
+    folder = tmp_path / "table"
+    folder.mkdir()
+    values = np.random.default_rng(3).standard_normal((len(VOCAB), 24)).astype(np.float32)
+    write_tensors(folder / "model.safetensors", {"embeddings": values})
+    write_tokenizer(folder)
+    return folder
 
 
 def _ids(*words: str) -> list[int]:

@@ -22,6 +22,11 @@ CHINESE = {"/skills/中文/SKILL.md": ("写作", "把中文写得自然")}
 MIXED = {"/skills/mixed/SKILL.md": ("mixed", "把中文写得自然")}
 
 
+@pytest.fixture
+def letters():
+    return Letters()
+
+
 def opened(folder, letters: Letters) -> VectorStore:
     def covers(texts):
         return [letters.covers(text) for text in texts]
@@ -173,14 +178,6 @@ def test_damage_that_shows_only_when_a_vector_is_used_is_rebuilt(tmp_path, lette
     assert store.missing(SKILLS) == []
     assert store.vectors(SKILLS)[0] == []
     assert store.missing(SKILLS) == list(SKILLS)
-
-
-def test_a_folder_that_cannot_be_written_costs_no_answer(tmp_path, letters):
-    (tmp_path / "file").write_text("in the way")
-    store = opened(tmp_path / "file", letters)
-    store.fill(SKILLS.items())
-    assert store.trouble
-    assert store.nearest(queries("pdf"), 1) == [PDF]
 
 
 def test_what_was_made_before_a_failure_is_kept(tmp_path, letters):
