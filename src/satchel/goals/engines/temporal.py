@@ -316,12 +316,10 @@ class TemporalEngine:
 
     async def forget(self, goal_id: str) -> None:
         """Raise: the server removes goals by itself."""
+        command = f"temporal workflow delete --workflow-id {quote(goal_id)}"
         raise Refused(
             say("Temporal removes goals when the retention of their namespace ends"),
-            say(
-                "Run `{command}`",
-                command=f"temporal workflow delete --workflow-id {quote(goal_id)}",
-            ),
+            say("Run `{command}`", command=command),
         )
 
     # --- reports ----------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class StepWorker:
             # No user code runs in the workflow, and the sandbox takes a third of the time.
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=at_once,
+            max_eager_activity_reservations_per_workflow_task=min(16, at_once),
             max_heartbeat_throttle_interval=beat,
             default_heartbeat_throttle_interval=beat,
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
