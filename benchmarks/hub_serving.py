@@ -202,7 +202,7 @@ def main() -> None:
     print(f"{len(names):,} skills", flush=True)
     pages = options.pages
     skills, store = str(top / "skills"), str(top / "hub")
-    with open_storage(store) as storage:
+    with open_storage(store, create=True) as storage:
         create_hub(storage, NAME, key)
         report = timed(
             "publish and build from nothing", lambda: build(storage, key, skills, pages=pages)
