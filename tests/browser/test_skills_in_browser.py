@@ -193,6 +193,7 @@ def test_the_theme_is_kept_and_there_before_the_first_paint(visitor):
     theme.click()
     assert page.locator("html").get_attribute("data-theme") == "dark"
     page.goto(f"{visitor.house.base}/catalogue", wait_until="commit")
+    page.locator("body").wait_for(state="attached")  # nothing is painted before it
     assert page.locator("html").get_attribute("data-theme") == "dark"
     theme.click()
     assert page.locator("html").get_attribute("data-theme") is None
