@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,6 @@ def _open_by_kernel(base: int, path: str, encoded: bytes) -> int | None:
 
 def _find_openat2() -> Callable[[int, bytes], tuple[int, int]]:
     """Return a function that returns the descriptor or -1, and the error number."""
-    import sys
-
     if sys.platform != "linux":
         return lambda _base, _path: (-1, errno.ENOSYS)
     import ctypes
@@ -402,8 +401,6 @@ def sync_tree(folder: str, few: int = 64) -> None:
 
 def _sync_file_system(path: str) -> bool:
     """Sync the file system that holds `path`; False when not supported."""
-    import sys
-
     if sys.platform != "linux":
         return False
     import ctypes
@@ -445,8 +442,6 @@ _CANNOT = frozenset((errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP
 
 def _find_swap() -> Callable[[bytes, bytes], int]:
     """Return a function that returns an error number, 0 on success."""
-    import sys
-
     if sys.platform not in ("linux", "darwin"):
         return lambda _one, _other: errno.ENOSYS
     import ctypes

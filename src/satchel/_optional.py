@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,5 @@ def renamed_attribute(old: str, new: str) -> property:
 
 
 def _warn(old: str, new: str) -> None:
-    import warnings
-
     text = f"{old} is `{new}` now; the old name goes with version 0.3"
     warnings.warn(text, DeprecationWarning, stacklevel=3)

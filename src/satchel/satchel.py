@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from satchel._optional import renamed_attribute
 from satchel.errors import InvalidInput, Refused, SatchelError
 from satchel.i18n import Message
+from satchel.library import Filter
 from satchel.project import (
     EXAMPLE_SKILL,
     FolderReview,
@@ -225,7 +226,6 @@ class Satchel:
         within: Sequence[Sequence[str]],
         stack: tuple[str, ...] = (),
     ) -> Session:
-        from satchel.library import Filter
         from satchel.session.permissions import PermissionGate
         from satchel.session.session import Session
         from satchel.tools.permission_rules import as_patterns

@@ -71,7 +71,6 @@ class Shell:
         self.err = ""
 
     def run(self, *words: str) -> tuple[int, str]:
-        """Run a command; returns its status and output."""
         self._capsys.readouterr()
         status = run(list(words))
         out, self.err = self._capsys.readouterr()
@@ -84,7 +83,6 @@ class Shell:
         return json.loads(out)
 
     def fails(self, status: int, message: str, *words: str) -> None:
-        """Run a command that must fail with a status and a message."""
         assert (self.run(*words)[0], message in self.err) == (status, True), (words, self.err)
 
     def init(self, store: str, *publishers: str) -> None:
@@ -105,7 +103,6 @@ class Shell:
         return self.ok("hub", "build", store, *words, "--key", self.keys["hub"])
 
     def check(self, store: str) -> Any:
-        """A check that must find no problem."""
         report = self.ok("hub", "check", store, "--key", self.keys["hub"] + ".pub")
         assert report["problems"] == []
         return report

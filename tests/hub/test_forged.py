@@ -111,7 +111,7 @@ def test_an_old_key_does_not_come_back(shell, hub, force, write_skill, keys):
     _assert_ignored(shell, hub, before, "`acme` exists already", "invalid signature")
 
 
-def test_a_blob_with_other_files(shell, hub, force, write_skill, keys):
+def test_a_blob_with_other_files(shell, hub, force, write_skill, make_store):
     draft = _draft(hub, write_skill(version="2.0.0", text="Good."))
     other = _draft(hub, write_skill(version="2.0.0", text="Evil."))
     blob = {key: other.change[key] for key in ("blob", "size")}
@@ -120,6 +120,7 @@ def test_a_blob_with_other_files(shell, hub, force, write_skill, keys):
     report = shell.build(hub)
     assert ["blobs/" in one["reason"] for one in report["ignored"]] == [True, True]
     assert shell.check(hub)["releases"] == 2
+    shell.ok("hub", "mirror", hub, make_store("folder"))
     swapped = _draft(hub, write_skill(version="2.0.0", text="Swapped."))
     force("acme", swapped.change)  # the version is taken, although its blob cannot be read
     assert "exists already" in shell.build(hub)["ignored"][0]["reason"]

@@ -6,25 +6,21 @@ import io
 import os
 import shutil
 import tarfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hub import servers
 from hub.conftest import HARMFUL, KINDS, NAME, unchecked_draft, write_skill_at
-from satchel.hub.ledger import HubLedger, open_ledger
+from satchel.hub.ledger import HubLedger, open_ledger, read_state
 from satchel.hub.publish import pack_blob, publish
 from satchel.hub.storage import open_storage
 from satchel.skill.file_tree import FolderTree, MemoryTree, hash_tree
 from satchel.store.hub_client import format as files
 from satchel.store.signing import SshKey
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def _ledger(store: str) -> HubLedger:
-    """What the index of the last build says."""
     with open_storage(store) as storage:
         state = files.parse_state(storage.get("state", files.MAX_STATE_BYTES) or b"")
         ledger = HubLedger(storage, state, until=state.count)
@@ -38,8 +34,8 @@ def _releases(store: str, name: str) -> list[files.HubRelease]:
 
 def _search(store: str) -> list[files.Row]:
     with open_storage(store) as storage:
-        state = files.parse_state(storage.get("state", files.MAX_STATE_BYTES) or b"")
-        return [row for rows in storage.segments(state.search) for row in rows]
+        state = read_state(storage)
+        return [row for rows in storage.segments(state.search if state else "") for row in rows]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,6 +128,8 @@ def test_a_yanked_release_is_not_offered(shell, store, write_skill):
     shell.fails(3, "There is no", "yank", "acme/notes@9.0.0", store, *why, *key)
     shell.fails(2, "acme/release-notes@1.2.0", "yank", "acme/notes", store, *why, *key)
     shell.fails(2, "`--because` is missing", "yank", "acme/notes@1.1.0", store, *key)
+    words = ["publish", "skills/acme/notes", store, "--as", "acme", *key]
+    shell.fails(4, "exists already", *words)
 
 
 def test_what_the_keeper_revokes_is_named_under_every_name(shell, store, write_skill):
@@ -174,14 +172,21 @@ def test_a_folder_of_skills_is_a_hub(shell, make_store, write_skill, tmp_path: P
     write_skill("acme/notes", text="Changed without a new version.")
     write_skill("acme/more", version="")
     write_skill("state/tool")  # a folder of the hub itself
+    for number in range(36):
+        (write_skill("acme/big") / f"{number}.csv").write_text("0,0,0,0\n" * 30_000)
     words = ["hub", "build", store, "skills", "--key", shell.keys["hub"]]
     shell.fails(1, "acme/notes: `acme/notes@1.0.0` exists already", *words)
     assert "acme/more: `acme/more` has no version such as `1.0.0`" in shell.err
     assert "state/tool: `state/tool` is not a valid name" in shell.err
+    assert "acme/big: The source is refused" in shell.err, "readers would refuse it too"
     shutil.rmtree(tmp_path / "skills" / "state")
+    shutil.rmtree(tmp_path / "skills" / "acme" / "big")
     write_skill("acme/notes", "1.0.1", text="Changed with a new version.")
     write_skill("acme/more")
     assert shell.build(store, "skills")["published"] == ["acme/more@1.0.0", "acme/notes@1.0.1"]
+    shutil.rmtree(os.path.join(store, "acme"))
+    shell.build(store, "--rebuild")
+    assert "1.0.1" in Path(store, "acme", "notes", "index.html").read_text()
     shell.check(store)
 
 

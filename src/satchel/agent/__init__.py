@@ -13,6 +13,7 @@ a model for a plan), `models` (rate limits and errors of providers).
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from satchel.agent.events import (
@@ -57,7 +58,6 @@ _HOMES = {"Agent": "agent", "AgentPlanner": "planner", "AgentSteps": "goal_steps
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
 
     from satchel._optional import require
 

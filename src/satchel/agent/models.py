@@ -162,8 +162,6 @@ _NOT_FOUND_STATUS = 404
 
 def translate(exc: AgentRunError, model: Model) -> ModelFailed:
     """Convert an error of a provider to `ModelFailed`."""
-    from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
-
     if isinstance(exc, ModelHTTPError):
         return _status_error(exc, model)
     if isinstance(exc, ModelAPIError):

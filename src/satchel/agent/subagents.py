@@ -7,6 +7,7 @@ returns only its answer. Its usage counts for the outer turn.
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import Agent as Loop
@@ -117,8 +118,6 @@ class SubAgents:
 
     def usage_limits(self) -> UsageLimits:
         """The limits that end a turn."""
-        from decimal import Decimal
-
         one = self.limits
         return UsageLimits(
             request_limit=one.requests,

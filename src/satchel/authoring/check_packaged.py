@@ -24,7 +24,7 @@ from satchel.authoring.text_rules import (
 from satchel.errors import NotFound
 from satchel.i18n import say
 from satchel.skill.manifest import Parameter, ToolDecl, ToolDocs
-from satchel.tools.packaged import ALWAYS, GROUP, find_packaged
+from satchel.tools.packaged import ALWAYS, GROUP, entry_points, find_packaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,8 +215,6 @@ def _judge_page(sheet: CheckSheet, skill: PackagedSkill, root: str) -> None:
 
 
 def _judge_registration(sheet: CheckSheet, found: Packaged, skill: PackagedSkill) -> None:
-    from satchel.tools.packaged import entry_points
-
     point = next((one for one in entry_points() if one.name == found.name), None)
     lacks = {
         "page-when-not": {

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from satchel.authoring import text_rules
-from satchel.authoring.check_tool import judge_line_ends
+from satchel.authoring.check_tool import check_tool, judge_line_ends
 from satchel.authoring.checklist import CheckSheet
 from satchel.errors import NotFound, Refused
 from satchel.i18n import say
@@ -15,7 +15,7 @@ from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import skill_md_name
 from satchel.skill.metadata import MAX_DESCRIPTION_CHARS, NAME, slug
 from satchel.skill.problems import Problem
-from satchel.skill.reader import load_document
+from satchel.skill.reader import load_document, parse_document
 from satchel.skill.validate import validate_draft, validate_folder
 
 if TYPE_CHECKING:
@@ -110,8 +110,6 @@ def check_skill_md(folder: str, *, data: bytes | None = None) -> CheckSheet:
 def check_description(text: str) -> list[CheckResult]:
     """Return problems of a description before there is a skill: length, what, when."""
     import json
-
-    from satchel.skill.reader import parse_document
 
     line = json.dumps(" ".join(text.split()), ensure_ascii=False)
     document = parse_document(
@@ -259,8 +257,6 @@ def check_folder(
 
 
 def _tool_report(folder: str, prove: Prove | None, listed: tuple[State, str] | None) -> CheckReport:
-    from satchel.authoring.check_tool import check_tool
-
     sheet, manifest = check_tool(folder)
     if prove is None or manifest is None:
         sheet.skip(say("not run: add `--run`"), *RUN_RULES)

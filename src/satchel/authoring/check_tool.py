@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from satchel._fs import read_plain
 from satchel.authoring.checklist import CheckSheet
 from satchel.authoring.text_rules import judge_descriptions, judge_names, judge_parameters
-from satchel.errors import InvalidInput
+from satchel.errors import BuildFailed, InvalidInput
 from satchel.i18n import say
 from satchel.skill.document import MANIFEST
 from satchel.skill.manifest_parser import load_manifest
@@ -163,7 +163,6 @@ def _wrong_examples(tool: ToolDecl) -> Iterator[Slip]:
 
 def _judge_packages(sheet: CheckSheet, folder: str, manifest: ToolManifest) -> None:
     """Check dependencies with the readers of the build."""
-    from satchel.errors import BuildFailed
     from satchel.runners.node import read_lock, read_package
     from satchel.runners.python import REQUIREMENTS, read_requirements
 

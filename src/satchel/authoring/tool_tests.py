@@ -16,7 +16,9 @@ from satchel.authoring.text_rules import internals_in, message_error
 from satchel.errors import InvalidInput, Refused, SatchelError
 from satchel.i18n import Message, language, say
 from satchel.skill.manifest_parser import load_manifest
+from satchel.tools.framing import one_line
 from satchel.tools.lookup import blocked_skill
+from satchel.tools.schema import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -208,7 +210,6 @@ def _run_example(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> RunRes
         ToolFailed: one of the files may not be used.
     """
     from satchel.tools.program_tool import check_files
-    from satchel.tools.schema import check
 
     project, files = bench.satchel.settings.project, bench.manifest.files
     arguments = check_files(files, check(dict(case.arguments), tool.schema(), {}), project)
@@ -258,8 +259,6 @@ def _program(bench: TestBench, tool: ToolDecl, case: ToolTestCase) -> CaseResult
 
 
 def _fault(result: RunResult) -> str:
-    from satchel.tools.framing import one_line
-
     said = str(result.fault)
     if result.detail:
         said = Message("{code} ({known})", code=said, known=one_line(result.detail, 300))

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from satchel import __version__
 from satchel.cli import COMPLETE
 from satchel.cli.context import CliContext, command, global_options
 from satchel.cli.options import HelpGroup, all_option, flag_option, help_hint
@@ -19,8 +20,6 @@ from satchel.i18n import say
 
 def _show_version(ctx: click.Context, _option: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from satchel import __version__
-
         click.echo(f"satchel {__version__}")
         ctx.exit()
 

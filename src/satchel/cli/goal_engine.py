@@ -12,9 +12,10 @@ from satchel._optional import must_be_installed
 from satchel.cli.console import one_line
 from satchel.cli.options import OneOf, allow_tools_option, model_option, wrong_form
 from satchel.errors import InvalidInput, Refused, SettingsError
-from satchel.goals.approvals import asks_model, first_unapproved, needs_model
+from satchel.goals.approvals import asks_model, first_unapproved, needs_model, retried_plan
 from satchel.goals.engines import factory
 from satchel.goals.engines.factory import ENGINES, chosen_engine, goals_folder, is_shared
+from satchel.goals.templates import references_of
 from satchel.i18n import join_names, say
 
 if TYPE_CHECKING:
@@ -77,8 +78,6 @@ def require_allowed_tools(context: CliContext, plan: Plan) -> None:
 
 def needs_allow_tools(context: CliContext, report: GoalReport) -> bool:
     """Whether a retry needs `--allow-tools`; never where workers run the steps."""
-    from satchel.goals.approvals import retried_plan
-
     if is_shared(context.satchel.settings, report.engine):
         return False
     return first_unapproved(context.satchel, retried_plan(report, "").steps) is not None
@@ -171,8 +170,6 @@ def limits_of(table: Any) -> dict[str, Limit]:
 def read_inputs(pairs: Iterable[str], plan: Plan) -> dict[str, Any]:
     """Parse `--input name=value`; a value is JSON unless the plan's own value is a text."""
     import json
-
-    from satchel.goals.templates import references_of
 
     wanted = {
         ref.name for step in plan.steps for ref in references_of(step) if ref.kind == "inputs"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from satchel.cli.console import one_line, pad, plural, width_of
+from satchel.goals.artifacts import load
 from satchel.goals.drawing.labels import (
     MARKS,
     format_seconds,
@@ -221,15 +224,12 @@ def _when(moment: float) -> str | None:
     """A time as ISO 8601 in UTC."""
     if not moment:
         return None
-    from datetime import UTC, datetime
 
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
 async def whole_outputs(engine: Engine, steps: Any) -> dict[str, Any]:
     """Return the output of each step; large ones are fetched."""
-    from satchel.goals.artifacts import load
-
     return {name: await load(result.output, engine.artifacts) for name, result in steps.items()}
 
 
@@ -239,7 +239,6 @@ def output_text(output: Any) -> str:
         return ""
     if isinstance(output, str):
         return output
-    import json
 
     return json.dumps(output, ensure_ascii=False, indent=2)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -12,10 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from satchel.cli import EXIT_INCOMPLETE, EXIT_INTERRUPTED
 from satchel.cli.console import clean, one_line, write_json
-from satchel.cli.goal_view import GoalProgress, print_end
+from satchel.cli.goal_view import (
+    GoalProgress,
+    output_text,
+    print_advice,
+    print_end,
+    report_dict,
+    whole_outputs,
+)
 from satchel.cli.models import quietly
 from satchel.cli.options import wrong_form
 from satchel.errors import InvalidInput
+from satchel.goals.model import OVER, Answer
 from satchel.i18n import say
 from satchel.presentation.goals import last_steps, worker_command
 
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
     from satchel.cli.context import CliContext
     from satchel.cli.goal_engine import RunOptions
     from satchel.goals.engines.base import Engine
-    from satchel.goals.model import Answer, GoalReport
+    from satchel.goals.model import GoalReport
 
 
 _POLL_INTERVAL_S = 0.5
@@ -37,7 +47,6 @@ def parse_answer(text: str | None, schema: Any) -> Any:
     """Parse an answer: as JSON if the schema wants anything but a text."""
     if text is None or not schema or schema.get("type") == "string":
         return text
-    import json
 
     try:
         return json.loads(text)
@@ -101,8 +110,6 @@ def stop_on_interrupt(context: CliContext, run: Callable[[], int]) -> int:
 
 def _ignore_interrupts() -> None:
     """Ignore Ctrl-C during the shutdown; after a while it ends the process at once."""
-    import signal
-
     if threading.current_thread() is not threading.main_thread():
         return
     since = time.monotonic()
@@ -133,8 +140,6 @@ def run_to_end(
         _detach(context, engine, report, options)
         return 0
     if options.as_json:
-        from satchel.cli.goal_view import report_dict
-
         whole = report_dict(report)
         for step in whole["steps"]:
             step["output"] = outputs.get(step["id"], step["output"])
@@ -163,9 +168,6 @@ async def _run(
     shared: bool,
 ) -> tuple[GoalReport, Mapping[str, Any] | None]:
     """Return the goal, and the outputs of its last steps; None after Ctrl-C."""
-    from satchel.cli.goal_view import whole_outputs
-    from satchel.goals.model import OVER
-
     async with engine as opened:
         since = time.time()
         report = await begin(opened)
@@ -240,8 +242,6 @@ async def _ask(context: CliContext, engine: Engine, report: GoalReport) -> bool:
 
 async def _read_answer(context: CliContext, schema: Any) -> Answer | None:
     """Read an answer from the terminal; None at the end of the input."""
-    from satchel.goals.model import Answer
-
     err = context.err
     while True:
         err.write(say("[y] yes, [n] no, or write your answer: "))
@@ -267,8 +267,6 @@ async def _read_answer(context: CliContext, schema: Any) -> Answer | None:
 
 def _print_outputs(context: CliContext, report: GoalReport, outputs: Mapping[str, Any]) -> None:
     """Print the outputs of the last steps on stdout, under headings when there are several."""
-    from satchel.cli.goal_view import output_text
-
     done = [name for name in outputs if report.steps[name].state == "done"]
     for at, name in enumerate(done):
         text = output_text(outputs[name])
@@ -278,8 +276,6 @@ def _print_outputs(context: CliContext, report: GoalReport, outputs: Mapping[str
 
 
 def _exit_code(context: CliContext, report: GoalReport, suffix: str, *, shared: bool) -> int:
-    from satchel.cli.goal_view import print_advice
-
     if report.state == "done":
         return 0
     if report.state in {"asking", "queued", "running"}:
@@ -309,8 +305,6 @@ def _detach(context: CliContext, engine: Engine, report: GoalReport, options: Ru
         process = resume_in_background(settings, report.id, arguments, project=context.project)
         log = process.log
     if options.as_json:
-        from satchel.cli.goal_view import report_dict
-
         write_json({**report_dict(report), "log": log or None})
     else:
         context.out.data(report.id)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
+from satchel import __version__
 from satchel.cli import COMPLETE, EXIT_INTERRUPTED, CommandRun
 
 TYPE_CHECKING = False
@@ -50,8 +51,6 @@ def run(args: Sequence[str]) -> int:
 
 
 def _version() -> int:
-    from satchel import __version__
-
     sys.stdout.write(f"satchel {__version__}\n")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +68,6 @@ def limits_of(max_requests: int | None, max_cost: float | None) -> Limits:
 @contextmanager
 def quietly() -> Generator[None]:
     """Suppress warnings of other packages."""
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

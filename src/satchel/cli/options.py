@@ -5,6 +5,7 @@ Click counts characters, of which a Chinese one takes two columns, and its headi
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -300,8 +301,6 @@ class HelpGroup(_TranslatedHelp, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
         if cmd_name in self.modules and cmd_name not in self.commands:
-            from importlib import import_module
-
             module, _, variable = self.modules[cmd_name].partition(":")
             self.add_command(getattr(import_module(f"satchel.cli.{module}"), variable), cmd_name)
         return super().get_command(ctx, cmd_name)

@@ -18,7 +18,7 @@ from satchel.cli.options import OneOf, dry_run_option, yes_option
 from satchel.errors import Incomplete, Refused, SatchelError
 from satchel.i18n import say
 from satchel.presentation.wording import names_of
-from satchel.store.plan import verdict_words
+from satchel.store.plan import patch_of, verdict_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -232,7 +232,6 @@ def _show_scan(err: Screen, step: StepShown) -> None:
 def _show_diff(session: CliContext, plan: ChangePlan) -> None:
     """Print the changed lines as a patch on stdout."""
     from satchel.presentation.changes import step_trees
-    from satchel.store.plan import patch_of
 
     for step in plan.of_kind("replace"):
         session.out.data(patch_of(*step_trees(plan, step), step.id))

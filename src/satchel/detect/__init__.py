@@ -7,6 +7,7 @@ language model choose, and `pipeline` combines them.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from satchel._optional import renamed
@@ -66,7 +67,6 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         return _old_name(name)
-    from importlib import import_module
 
     value = getattr(import_module(f"satchel.detect.{home}"), name)
     globals()[name] = value

@@ -17,6 +17,7 @@ Reading order: `model` (the records), `plan_file` and `plan_checks` (plan files 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module `satchel.goals` has no attribute `{name}`")
-    from importlib import import_module
 
     from satchel._optional import require
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
@@ -95,9 +97,6 @@ class Goal(NamedTuple):
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """Make a goal with a new id: the first words of the plan's goal, and random digits."""
-        import os
-        import re
-
         words = re.findall(r"[a-z0-9]+", plan.goal.lower())
         name = "-".join(words)[:32].strip("-") or "goal"
         return cls(f"{name}-{os.urandom(4).hex()}", plan)

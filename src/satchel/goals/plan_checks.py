@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from satchel.errors import InvalidInput
@@ -81,7 +82,6 @@ def wire_steps(plan: Plan) -> Wiring:
     if len(needs) != len(plan.steps):
         raise InvalidInput("Two steps have the same id", "Give each step an id of its own")
     dependents = dependents_of(needs)
-    from heapq import heapify, heappop, heappush
 
     place = {step.id: index for index, step in enumerate(plan.steps)}
     left = {name: len(wanted) for name, wanted in needs.items()}

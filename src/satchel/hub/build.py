@@ -70,8 +70,8 @@ def build(
     """Publish a folder of skills if one is given, and bring all files up to date.
 
     Without a key nothing is changed, and the report says what would be published. `skills` is a
-    folder `publisher/skill/SKILL.md`. `rebuild` allows a hub without a valid `state`, which would
-    show what was there before.
+    folder `publisher/skill/SKILL.md`. `rebuild` makes all files from the commits, also without a
+    valid `state`, which would show what was there before.
     """
     known: dict[object, Row] = {}
 
@@ -79,8 +79,9 @@ def build(
         return known.get((release.tree, release.blob)) or inspect_release(storage, release)
 
     report = BuildReport()
+    touched: set[str] = set()  # of all rounds: one that lost may have replaced newer pages
     for _ in range(_MAX_ROUNDS):
-        state = _last_state(storage, key, rebuild=rebuild)
+        state = None if rebuild else _last_state(storage, key)
         ledger = HubLedger(storage, state, inspect=inspect)
         if not ledger.hub or (key is not None and key.public != ledger.key):
             raise foreign_key(ledger.hub) if ledger.hub else no_hub(storage)
@@ -100,6 +101,7 @@ def build(
                 revoke(ledger, one.tree, "scan: blocked", key)
         report.ignored |= dict.fromkeys(ledger.ignored)
         skills = ""
+        touched = ledger.touched = ledger.touched | touched
         made = write_files(storage, ledger)
         if pages:
             from satchel.hub.site import site_files
@@ -118,13 +120,12 @@ def build(
     raise busy(storage)
 
 
-def _last_state(storage: Storage, key: SshKey | None, *, rebuild: bool) -> HubState | None:
-    """The state to continue from; None in a new hub, or if it is to be made again."""
+def _last_state(storage: Storage, key: SshKey | None) -> HubState | None:
+    """The state to continue from; None in a new hub."""
     state = read_state(storage, key.public if key else "")
-    second = storage.get(files.commit_path(2), files.MAX_COMMIT_BYTES)
-    if state is None and second is not None and not rebuild:
+    if state is None and storage.get(files.commit_path(2), files.MAX_COMMIT_BYTES) is not None:
         raise Refused(
-            say("`{path}` of the hub is damaged", path=files.STATE),
+            say("The hub has no `{path}` that is signed with this key", path=files.STATE),
             say("Look at the storage; `satchel hub build --rebuild` makes it from the commits"),
         )
     return state
@@ -306,7 +307,7 @@ def mirror_hub(source: Storage, target: Storage, key: str = "") -> HubState:
         copy.content("changes", parsed.changes)
         target.put(path, commit)
     for _, _, row in _contents(copy, state):
-        if "blob" in row:
+        if "blob" in row and row.get("scan") != files.UNREADABLE:
             copy.content("blobs", row["blob"], files.MAX_BLOB_BYTES)
     target.put(files.STATE, data)
     if not target.save():

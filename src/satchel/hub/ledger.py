@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     Inspector = Callable[[HubRelease], Row]  # description, license and scan; raises for other files
 
 _MAX_COMMIT_CHANGES = 1_000
-UNREADABLE = "unreadable"
-"""The verdict on a release whose blob is missing or holds other files."""
 TREE = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _MAX_ATTEMPTS = 1_000
 _Item = TypeVar("_Item")
@@ -65,7 +63,7 @@ class HubLedger:
         self.skills = state.skills if state else 0
         self.index = HubIndex(storage, state.index if state else "")
         rows = storage.rows("revoked", state.revoked) if state else []
-        self.revoked: dict[str, str] = {row["tree"]: row["reason"] for row in rows}
+        self.revoked = {str(row.get("tree")): str(row.get("reason")) for row in rows}
         """Digest of a tree -> reason."""
         self.touched: set[str] = set()
         """Names and publishers that differ from the index."""
@@ -102,7 +100,7 @@ class HubLedger:
     def newest(self, name: str) -> HubRelease | None:
         """The newest release of a skill that is neither yanked nor revoked."""
         for one in reversed(self.sorted_releases(name)):
-            if not (one.yanked or one.tree in self.revoked or one.scan == UNREADABLE):
+            if not (one.yanked or one.tree in self.revoked or one.scan == files.UNREADABLE):
                 return one
         return None
 
@@ -185,7 +183,7 @@ class HubLedger:
         if version in found:
             if found[version].tree != tree:
                 return _taken(f"{name}@{version}")
-            if found[version].scan != UNREADABLE:
+            if found[version].scan != files.UNREADABLE:
                 return ""
         signature, problem = str(change["signature"]), ""
         one = HubRelease(name, version, tree, blob, size, commit.time, "", "", "", key, signature)
@@ -194,9 +192,10 @@ class HubLedger:
                 one = one._replace(**self._inspect(one))
         except (Changed, Unsafe, SkillBroken) as exc:
             # The signature alone decides what a version is: it stays taken, but is not offered.
-            one, problem = one._replace(scan=UNREADABLE), exc.message
+            one, problem = one._replace(scan=files.UNREADABLE), exc.message
         self.skills += not found
-        found[version] = one._replace(yanked=found[version].yanked) if version in found else one
+        old = found.get(version, one)  # its blob was lost, and is there again
+        found[version] = one._replace(yanked=old.yanked, time=old.time)
         self.touched.add(name)
         self.fresh.append(one)
         return problem
@@ -311,14 +310,11 @@ def open_ledger(storage: Storage) -> HubLedger:
 
 def no_hub(storage: Storage) -> NotFound:
     """The error for a storage without a hub."""
-    return NotFound(
-        say("There is no {kind} `{name}`", kind=say("hub"), name=storage.name),
-        say("Run `{command}`", command="satchel hub init"),
-    )
+    text = say("There is no {kind} `{name}`", kind=say("hub"), name=storage.name)
+    return NotFound(text, say("Run `{command}`", command="satchel hub init"))
 
 
 def busy(storage: Storage) -> Conflict:
     """The error after too many attempts."""
-    return Conflict(
-        say("Other processes change `{path}` all the time", path=storage.name), say("Try again")
-    )
+    text = say("Other processes change `{path}` all the time", path=storage.name)
+    return Conflict(text, say("Try again"))

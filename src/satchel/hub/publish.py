@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import Blocked, InvalidInput, NotFound, Refused, SatchelError, SkillBroken
-from satchel.hub.ledger import UNREADABLE, batches, sign_changes
+from satchel.hub.ledger import batches, sign_changes
 from satchel.i18n import say
 from satchel.security.scan import scan_tree
 from satchel.skill.file_tree import FolderTree, hash_tree, main_file, read_whole
 from satchel.skill.reader import parse_document
 from satchel.skill.validate import validate_folder
 from satchel.store.archive import open_packed
-from satchel.store.hub_client.format import content_path, damaged, digest_hex, pack
+from satchel.store.hub_client import format as files
 from satchel.store.hub_client.release_name import parse_name, parse_version
 from satchel.store.sources.base import subtree
 
@@ -67,7 +67,7 @@ def pack_blob(tree: Tree) -> bytes:
                 archive.addfile(entry, io.BytesIO(read_whole(tree, file.path)))
             except ValueError as exc:
                 raise InvalidInput(say("`{name}` is not a valid name", name=file.path)) from exc
-    return pack(stream.getvalue())
+    return files.pack(stream.getvalue())
 
 
 def read_draft(folder: str, publisher: str, version: str = "") -> Draft:
@@ -102,9 +102,11 @@ def read_draft(folder: str, publisher: str, version: str = "") -> Draft:
             say("Run `{command}`", command=f"satchel scan {folder}"),
         )
     data = pack_blob(tree)
+    with open_packed(data) as packed:  # as readers do, whose limits may refuse it
+        digest = hash_tree(packed).digest
     change: Row = {
-        "type": "release", "name": name, "version": version, "tree": hash_tree(tree).digest,
-        "blob": digest_hex(data), "size": len(data),
+        "type": "release", "name": name, "version": version, "tree": digest,
+        "blob": files.digest_hex(data), "size": len(data),
     }  # fmt: skip
     return Draft(change, _describe(document, report.verdict), data)
 
@@ -127,7 +129,7 @@ def read_folder(
             tree = hash_tree(subtree(FolderTree(str(path)))).digest
             last = next(reversed(ledger.sorted_releases(name)), None)
             same = last is not None and last.tree == tree
-            if last and same and last.scan != UNREADABLE:
+            if last and same and last.scan != files.UNREADABLE:
                 continue
             draft = read_draft(str(path), publisher)
             if last and not same and (parse_version(draft.change["version"]) or ()) <= last.number:
@@ -165,7 +167,7 @@ def inspect_release(storage: Storage, release: HubRelease, verdict: str = "") ->
     """Check that a blob holds the files of its release, and scan them unless a verdict is given."""
     with open_packed(storage.content("blobs", release.blob, release.size)) as tree:
         if hash_tree(tree).digest != release.tree:
-            raise damaged(content_path("blobs", release.blob))
+            raise files.damaged(files.content_path("blobs", release.blob))
         document = _read_main(tree, release.name.partition("/")[2])
         return _describe(document, verdict or scan_tree(tree).verdict)
 
@@ -195,18 +197,17 @@ def _needed_releases(ledger: HubLedger, changes: Sequence[Row], key: SshKey) -> 
         name, version = str(change["name"]), str(change["version"])
         _check_publisher(ledger, name.partition("/")[0], key)
         found = ledger.releases(name).get(version)
-        if found is not None and found.tree != change["tree"]:
+        if found and (found.yanked or found.tree in ledger.revoked or found.tree != change["tree"]):
             raise _version_taken(f"{name}@{version}")
-        if found is None or found.scan == UNREADABLE:
+        if found is None or found.scan == files.UNREADABLE:
             needed.append(change)
     return needed
 
 
 def _version_taken(title: str) -> Refused:
     """The error for a version that has other content."""
-    return Refused(
-        say("`{path}` exists already", path=title), say("Raise the version in its SKILL.md")
-    )
+    text = say("`{path}` exists already", path=title)
+    return Refused(text, say("Raise the version in its SKILL.md"))
 
 
 def _check_publisher(ledger: HubLedger, publisher: str, key: SshKey) -> None:
@@ -269,8 +270,9 @@ def _registrations(
                 say("`{name}` had this key before", name=publisher),
                 say("Run `{command}`", command="ssh-keygen -t ed25519"),
             )
-        if key.public not in {current, ledger.key}:
-            raise foreign_key(ledger.hub)
+        # The hub takes over no publisher that was registered while a folder was built.
+        if key.public not in {current, ledger.key} or (current and public == ledger.key):
+            raise foreign_key(publisher)
         rows.append(
             {"type": "publisher", "publisher": publisher, "key": public, "previous": current}
         )

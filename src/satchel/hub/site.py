@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from satchel._optional import require
-from satchel.hub.ledger import UNREADABLE
 from satchel.i18n import language, say
 from satchel.presentation.files import FileContent
 from satchel.presentation.skill_html import render, visible
 from satchel.skill.file_tree import main_file, read_whole
 from satchel.store.archive import open_packed
-from satchel.store.hub_client.format import content_path
+from satchel.store.hub_client.format import UNREADABLE, content_path
 from satchel.store.signing import key_fingerprint
 from satchel.store.sources.discovery import INDEX_PATH, SCHEMA
 from satchel.tools.framing import size_of

@@ -75,15 +75,16 @@ def open_storage(address: str, *, create: bool = False) -> Storage:
             say("`{value}` is not valid", value=address),
             say("Write `{value}`", value=f"git+ssh://{found[1]}/{found[2]}"),
         )
-    if address.startswith("git+") or (address.endswith(".git") and os.path.isdir(address)):
+    bare = address.endswith(".git") and (create or os.path.isdir(address))
+    if bare or address.startswith("git+"):
         return _GitStorage(address.removeprefix("git+"))
     folder = os.path.abspath(os.path.expanduser(address))
     if "://" not in address and not create and not os.path.isdir(folder):
         raise NotFound(say("There is no `{path}`", path=address), say("Check the path"))
     stores: Any = require("obstore.store", "hub")
     host = os.environ.get("AWS_ENDPOINT_URL", "") if address.startswith("s3:") else address
-    options = {"allow_http": True} if urlsplit(host).hostname in LOOPBACK_HOSTS else {}
     try:
+        options = {"allow_http": True} if urlsplit(host).hostname in LOOPBACK_HOSTS else {}
         if address.startswith(_BUCKETS):
             return _ObjectStorage(address, stores.from_url(address, client_options=options))
         if address.startswith(("https://", "http://")):
@@ -136,11 +137,9 @@ class _ObjectStorage(Storage):
         headers = None
         if self._is_bucket:
             kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-            seconds = 60 if path == STATE else 600
-            age = f"public, max-age={seconds}"
-            if path.partition("/")[0] in _IMMUTABLE:
-                age = "public, max-age=31536000, immutable"
-            headers = {"Content-Type": kind, "Cache-Control": age}
+            fixed = path.partition("/")[0] in _IMMUTABLE
+            age = "31536000, immutable" if fixed else "60" if path == STATE else "600"
+            headers = {"Content-Type": kind, "Cache-Control": f"public, max-age={age}"}
         try:
             self._store.put(path, data, mode=mode, attributes=headers, use_multipart=False)
         except AlreadyExistsError:

@@ -17,8 +17,8 @@ from satchel._optional import renamed_attribute
 from satchel.errors import LockBroken, NotFound
 from satchel.i18n import Message
 from satchel.library.locations import Location
-from satchel.library.scanner import OWN_FOLDERS, WalkLimits
-from satchel.library.snapshot import Filter, filter_snapshot, names_of
+from satchel.library.scanner import OWN_FOLDERS, WalkLimits, find_strays
+from satchel.library.snapshot import Filter, filter_snapshot, names_of, unmatched_patterns
 from satchel.library.trust_store import TrustStore
 from satchel.skill.model import Skill
 from satchel.trace import Trace
@@ -166,15 +166,11 @@ class Library:
 
     def unmatched(self, patterns: Iterable[str] | None = None) -> list[str]:
         """The patterns that match no skill, offered or not; those of `include` when None."""
-        from satchel.library.snapshot import unmatched_patterns
-
         chosen = self._scan.wanted.include if patterns is None else patterns
         return unmatched_patterns(chosen, self._scan.snapshot()) if chosen else []
 
     def strays(self) -> list[Problem]:
         """Problems of folders and Markdown files that look like skills and are none."""
-        from satchel.library.scanner import find_strays
-
         self.snapshot()
         return [problem for state in self._scan.states for problem in find_strays(state)]
 

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.errors import Blocked, SatchelError
+from satchel.i18n import join_names, say
 from satchel.library.fingerprint import changed_error
 from satchel.library.scanner import parent_folders
 from satchel.skill.document import MANIFEST
@@ -46,8 +47,6 @@ class ToolSkill(NamedTuple):
     @property
     def wants(self) -> tuple[str, ...]:
         """The permissions of its program, for review."""
-        from satchel.i18n import join_names, say
-
         manifest = self.manifest
         found: list[str] = []
         if manifest.network:

@@ -8,6 +8,7 @@ neither offered nor loaded until that content is accepted.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -88,8 +89,6 @@ class TrustStore:
             ) from exc
         stamp = (info.st_ctime_ns, info.st_size, info.st_ino)
         if stamp != self._stamp:
-            import time
-
             found = _read(self._path)
             if found != self._record:
                 self._record = found
@@ -322,8 +321,6 @@ def _digests(text: str) -> list[str]:
 
 
 def _now() -> str:
-    import time
-
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 

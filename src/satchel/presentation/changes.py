@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel.errors import NotFound, Refused
@@ -18,7 +20,7 @@ from satchel.presentation.wording import (
     names_of,
 )
 from satchel.skill.file_tree import FolderTree
-from satchel.store.plan import verdict_words
+from satchel.store.plan import patch_one, verdict_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -60,8 +62,6 @@ def diff_of_texts(path: str, before: str, after: str) -> Diff:
 
 def diff_lines(path: str, patch: str) -> Diff:
     """Parse a unified diff and number its lines."""
-    import re
-
     rows: list[DiffLine] = []
     old = new = 0
     lines = patch.split("\n")
@@ -84,8 +84,6 @@ def diff_lines(path: str, patch: str) -> Diff:
 
 
 def _note_words(text: str) -> str:
-    import re
-
     if found := re.fullmatch(r"binary: (\d+) -> (\d+) bytes", text):
         return f"{found[1]} → {found[2]} bytes"
     if text in ("No newline at end of file", "only the permission to execute changes"):
@@ -438,8 +436,6 @@ def show_diff(plan: ChangePlan, at: int, path: str) -> Diff:
     Raises:
         NotFound: the plan has no such skill or file.
     """
-    from satchel.store.plan import patch_one
-
     step = plan.steps[at] if 0 <= at < len(plan.steps) else None
     if step is None or not any(file.path == path for file in _files(plan, step)):
         raise NotFound(say("There is no such file in this change"))
@@ -545,8 +541,6 @@ def _past(entry: HistoryEntry, latest: HistoryEntry, undo: int, redo: int) -> Pa
 
 def _clock(time: str) -> str:
     """Format a time in local time; without the date when it is today."""
-    from datetime import datetime
-
     try:
         then = datetime.fromisoformat(time).astimezone()
     except ValueError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel.catalogue.catalogue import entry_of
 from satchel.errors import InvalidInput, Refused
 from satchel.i18n import say
 from satchel.presentation.files import read_bytes
@@ -151,8 +153,6 @@ def open_draft(satchel: Satchel, skill: Skill, ref: str, path: str = "") -> Edit
 
 def digest_of(data: bytes) -> str:
     """Return the digest that a form carries to detect concurrent changes."""
-    from hashlib import sha256
-
     return sha256(data).hexdigest()
 
 
@@ -203,8 +203,6 @@ def check_draft(satchel: Satchel, skill: Skill, text: str) -> DraftCheck:
 
 def _catalogue_entry(satchel: Satchel, skill: Skill) -> tuple[str, str]:
     """The entry in the catalogue, and how much of the description it contains."""
-    from satchel.catalogue.catalogue import entry_of
-
     settings = satchel.settings
     if not skill.for_model:
         return "", state_words("withheld")[1]

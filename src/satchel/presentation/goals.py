@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -528,8 +529,6 @@ async def step_of(
         NotFound: the goal has no such step.
         StepFailed: a large output is missing or damaged.
     """
-    import asyncio
-
     step = next((one for one in report.plan.steps if one.id == name), None)
     if step is None:
         raise NotFound(say("Goal `{goal}` has no step `{step}`", goal=report.id, step=name))

@@ -9,6 +9,7 @@ other toolchain than the installed one.
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,6 @@ def prepare(
         BuildFailed: it does not build.
     """
     import platform
-    import sys
 
     files = list_files(folder)
     if "go.mod" not in files:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -189,7 +190,6 @@ def npm_install(
     """
     import json
     import platform
-    import sys
 
     texts = {PACKAGE: json.dumps(wanted, sort_keys=True, indent=2)}
     if lock is not None:

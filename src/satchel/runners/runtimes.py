@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import BuildFailed
 from satchel.i18n import say
+from satchel.runners import go, node, python
 from satchel.runners.base import Program
 from satchel.runners.build import BuildCache, digest_files, list_files, read_inside, stamp
 from satchel.runners.build import digest as _digest
@@ -163,17 +164,11 @@ def _prepare(
             say("Add the file, or correct the path"),
         )
     if manifest.runtime == "python":
-        from satchel.runners import python
-
         return python.prepare(builds, folder, manifest.entry, progress)
     if manifest.runtime == "node":
-        from satchel.runners import node
-
         found = node.find_node(builds, manifest.entry)
         packages = node.install(builds, found, folder, progress)
         return node.prepare(found, folder, manifest.entry, packages)
     if manifest.runtime == "go":
-        from satchel.runners import go
-
         return go.prepare(builds, folder, manifest.entry, progress)
     return _prepare_binary(folder, manifest.entry), ()

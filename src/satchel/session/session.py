@@ -35,6 +35,7 @@ from satchel.tools.base import ResolvedCall, cancellable, in_thread, threaded
 from satchel.tools.permission_rules import BaseFolder, as_patterns, decide, may_match_name, names
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.schema import read_arguments
+from satchel.tools.selection import select
 from satchel.tools.skill_tool import LoadedSkill, SkillTool
 from satchel.tools.toolset import failed_call, make_toolset, revision_of
 
@@ -224,8 +225,6 @@ class Session:
         Raises:
             InvalidInput: the goal is no text, the limit is below 1, or a skill is in both lists.
         """
-        from satchel.tools.selection import select
-
         return select(
             self._detector().overriding(use, never),
             goal,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel._optional import renamed_attribute
+from satchel.errors import Refused
 from satchel.i18n import Message
 from satchel.skill.document import MANIFEST
 
@@ -59,8 +61,6 @@ class Skill(NamedTuple):
     @property
     def reference(self) -> str:
         """Its name, or its quoted path where a shell would split the name."""
-        import re
-
         if re.fullmatch(r"\w[\w.-]*", self.head.name):
             return self.head.name
         import shlex
@@ -157,8 +157,6 @@ class Skill(NamedTuple):
         from satchel.skill.reader import load_document
 
         if self.origin.remote and verify is None:
-            from satchel.errors import Refused
-
             raise Refused(
                 Message(
                     "The skill `{name}` lies on a server ({origin}) and is read when it is loaded",

@@ -15,14 +15,14 @@ from satchel.i18n import Message
 from satchel.skill.document import MANIFEST, SkillDocument, SkillHeader
 from satchel.skill.fields import LISTED, with_misspellings
 from satchel.skill.file_tree import kind_of_mode
-from satchel.skill.frontmatter import decode, read_fields, split_file
+from satchel.skill.frontmatter import ParsedFields, decode, read_fields, split_file
 from satchel.skill.metadata import interpret_fields
 from satchel.skill.problems import NO_PROBLEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from satchel.skill.frontmatter import ParsedFields, SplitFile
+    from satchel.skill.frontmatter import SplitFile
     from satchel.skill.problems import Problem
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -88,8 +88,6 @@ def header_from_fields(
         skill_id: The skill's id, the last part of which is its folder.
         size: Bytes of the file.
     """
-    from satchel.skill.frontmatter import ParsedFields
-
     texts = {key: str(value) for key, value in values.items() if not isinstance(value, str)}
     return _header(ParsedFields(values, {}, texts, []), [], skill_id, "SKILL.md", (0, 0, size))
 

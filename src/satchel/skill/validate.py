@@ -13,6 +13,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from satchel.errors import NotFound, SkillBroken
 from satchel.skill.document import MANIFEST
 from satchel.skill.fields import FIELDS, SPEC_FIELDS, correct_spelling
@@ -27,7 +29,7 @@ from satchel.skill.metadata import (
 )
 from satchel.skill.problems import Problem
 from satchel.skill.reader import load_document, parse_document
-from satchel.skill.yaml_reader import Items, Pairs, Scalar, compose, kind_of
+from satchel.skill.yaml_reader import Items, Pairs, Scalar, YamlRefusal, compose, kind_of
 
 if TYPE_CHECKING:
     from satchel.skill.document import SkillDocument
@@ -54,10 +56,6 @@ def portable_fields(data: bytes) -> dict[str, Any]:
     Raises:
         SkillBroken: readers would disagree, or it is no skill by the published format.
     """
-    import yaml
-
-    from satchel.skill.yaml_reader import YamlRefusal
-
     try:
         data.decode()
     except UnicodeDecodeError as exc:

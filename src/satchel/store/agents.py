@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from satchel._fs import is_really_inside
 from satchel.errors import AccessDenied, Conflict, NotFound, Refused
 from satchel.i18n import join_names, say
+from satchel.library import Library, Location
 from satchel.library.locations import local_folder
 from satchel.library.lockfile import check_id
 from satchel.skill.metadata import NAME
@@ -162,8 +163,6 @@ def visibility_of(
 
 def skills_of(agent: SkillAgent, project: str, home: str) -> dict[str, str]:
     """The skills in the folders of an agent: name -> folder."""
-    from satchel.library import Library, Location
-
     found: dict[str, str] = {}
     for place in agent.places(project, home):
         snapshot = Library([Location(place.path, trusted=True)]).snapshot()

@@ -114,7 +114,10 @@ def plain_key(text: str) -> str:
     kind, encoded, *_ = [*text.split(), "", ""]
     data = _decoded(encoded) or b""
     if kind != KEY_TYPES[0] or len(data) != 51 or data[:19] != b"\0\0\0\x0bssh-ed25519\0\0\0 ":
-        raise _wrong_kind(kind)
+        raise InvalidInput(
+            say("This is not a public ed25519 key"),
+            say("Use the content of a `.pub` file of `ssh-keygen -t ed25519`"),
+        )
     return f"{kind} {encoded}"
 
 

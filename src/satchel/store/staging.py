@@ -10,6 +10,7 @@ One whose `alive` file is not locked belongs to a dead process and may be delete
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -231,8 +232,6 @@ def remove_stale_stages(scope: Scope) -> bool:
 
 def remove_tree(path: str) -> bool:
     """Delete a path without following links; True when nothing is left."""
-    import shutil
-
     with suppress(OSError):  # `ignore_errors` does not cover all
         if os.path.islink(path) or not os.path.isdir(path):
             os.unlink(path)

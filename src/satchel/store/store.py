@@ -9,6 +9,7 @@ A plan that is not applied leaves nothing behind. An applied one can be undone.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import ExitStack
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -578,7 +579,6 @@ def _with_reason(step: ChangeStep, reason: str) -> ChangeStep:
     """A blocked step with the reason for accepting the risk in its lockfile entry."""
     if not reason or not step.blocked or step.after is None:
         return step
-    import time
 
     why = f"{time.strftime('%Y-%m-%d', time.gmtime())}: {reason}"
     return step._replace(after=step.after._replace(scan=step.after.scan._replace(accepted=why)))

@@ -15,6 +15,7 @@ at once.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -150,8 +151,6 @@ def commit_locked(
 
 
 def _record(scope: Scope, pending: PendingChange, lock: Lock, after: Lock) -> TransactionRecord:
-    import time
-
     ids = sorted(name for name in {*lock, *after} if lock.get(name) != after.get(name))
     before_rows = {name: lock[name] for name in ids if name in lock}
     after_rows = {name: after[name] for name in ids if name in after}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -235,7 +236,6 @@ def threaded(
 async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:
     """Run a function in a worker thread, and cancel it when the task is cancelled."""
     import asyncio
-    from contextlib import suppress
 
     back = CancelToken()
 

@@ -22,12 +22,14 @@ from satchel.errors import (
     SettingsError,
 )
 from satchel.i18n import Message, language, map_text, model_language
+from satchel.library import default_locations
 from satchel.runners.base import BuildStopped, ProgramLimits, ProgramPermissions, RunRequest
 from satchel.skill.document import MANIFEST
 from satchel.tools.base import Tool
 from satchel.tools.framing import attribute, encodable, framed, one_line, plural
 from satchel.tools.lookup import for_person, refuse_use
 from satchel.tools.packaged import ToolFailed
+from satchel.tools.read_file import state_at
 from satchel.tools.secrets import Redactor
 from satchel.tools.workspace import (
     MAX_FILE_BYTES,
@@ -168,7 +170,6 @@ class ProgramTool(Tool):
         arguments = call.arguments
         files = manifest.files
         if files.read or files.write:
-            from satchel.tools.read_file import state_at
 
             def hidden(path: str) -> bool:
                 return state_at(self._library, path) == "excluded"
@@ -536,8 +537,6 @@ def guarded_paths(library: Library, settings: Settings) -> tuple[str, ...]:
     Includes folders of other agents, whether this library reads them or not. The paths are real up
     to the project; links below it are kept, since they must not be redirected either.
     """
-    from satchel.library import default_locations
-
     project = settings.project.rstrip("/")
     real = os.path.realpath(project)
     found: dict[str, None] = {}

@@ -10,6 +10,7 @@ exfiltration.
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from typing import TYPE_CHECKING, Any, cast
@@ -186,7 +187,6 @@ class Redactor:
 
 
 def _forms(value: str) -> Iterable[str]:
-    import base64
     import json
     from urllib.parse import quote, quote_plus
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from satchel.catalogue.render import xml_text
-from satchel.detect.base import DetectorNote
+from satchel.detect.base import EXPLICIT, DetectorNote, Match
 from satchel.errors import InvalidInput
 from satchel.i18n import Message, say
 from satchel.tools.base import Tool
@@ -23,7 +23,7 @@ from satchel.trace import span
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from satchel.detect.base import BaseDetector, Detection, Match
+    from satchel.detect.base import BaseDetector, Detection
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
@@ -158,8 +158,6 @@ def search(
     if called is not None and (not found or found[0].name != called.name):
         first = next((match for match in found if match.name == called.name), None)
         if first is None:
-            from satchel.detect.base import EXPLICIT, Match
-
             evidence = (f"name: {called.name}",)
             first = Match(
                 called.name, 0.0, Message("called by its name"), evidence, called, EXPLICIT

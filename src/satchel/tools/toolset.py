@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, get_args
 from weakref import WeakKeyDictionary
 
+from satchel.catalogue import build_catalogue
 from satchel.envelope import ErrorInfo, failure
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, SettingsError, SkillBroken
 from satchel.i18n import Message
@@ -107,8 +109,6 @@ class ProgramTools:
 
     def _broken(self, snapshot: ToolSnapshot, name: str) -> SatchelError | None:
         """The error of a broken skill.yaml in the folder whose tools would have this prefix."""
-        import os
-
         for problem in snapshot.problems:
             folder = os.path.basename(os.path.dirname(problem.path)).replace("-", "_")
             if problem.severity == "error" and (name == folder or name.startswith(f"{folder}_")):
@@ -217,8 +217,6 @@ def cached_catalogue(
     form: Form | None = None,
 ) -> Catalogue:
     """The catalogue of a snapshot, built once for all sessions."""
-    from satchel.catalogue import build_catalogue
-
     usual = (settings.budget, settings.form, settings.pin)
     key = (settings.budget if budget is None else budget, form or settings.form, settings.pin)
     made = _catalogues.setdefault(snapshot, {})

@@ -127,12 +127,17 @@ class TinyHub(HubFiles):
             digests[number] = files.digest_hex(data)
         state = HubState(
             self.name, self.key.public, self.count, digests[self.count],
-            self.index(self.releases + self.keys),
+            self.index(self.releases + self.keys + self._first_keys()),
             self.put("revoked", files.pack_rows(self.revoked)), self._search(),
             len({row["name"] for row in self.releases}), files.timestamp(),
         )._replace(**changes)  # fmt: skip
         self.write("state", files.render_state(state, signer.sign))
         return state
+
+    def _first_keys(self) -> list[dict]:
+        names = {row["name"].partition("/")[0] for row in self.releases}
+        first = {"key": self.publisher.public, "previous": "", "signature": ""}
+        return [{"publisher": name, **first} for name in sorted(names)]
 
     def _shards(self, folder: str, rows: list[dict], bits: int) -> list[str]:
         shards: list[list[dict]] = [[] for _ in range(1 << bits)]

@@ -23,6 +23,7 @@ from satchel.cli.context import (
 from satchel.cli.options import all_option, flag_option
 from satchel.errors import NotFound, SatchelError
 from satchel.i18n import join_names, say
+from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
     from satchel.authoring.checklist import CheckReport, CheckResult
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
     from satchel.skill.model import Skill
-    from satchel.skill.problems import Problem
 
 _TICKS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "skip": ("–", "dim")}
 _LISTS = {"tool": "tool", "packaged": "package", "skill": "SKILL.md"}
@@ -199,7 +199,6 @@ def _print_summary(context: CliContext, reports: list[CheckReport]) -> None:
 def _check_spec(context: CliContext, paths: tuple[str, ...], *, strict: bool, as_json: bool) -> int:
     """Check skill files; with `strict`, every deviation from the specification fails."""
     from satchel.authoring.check_skill import main_files
-    from satchel.skill.problems import Problem
     from satchel.skill.validate import validate_folder
 
     folders = _targets(context, paths, everything=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from satchel._fs import read_plain, write_atomic
 from satchel.cli import COMPLETE
 from satchel.cli.console import count_skills, one_line, write_json
 from satchel.cli.context import ProgressBar, command, group, no_such, short_path
@@ -223,8 +225,6 @@ def _write(file: str, name: str, value: Any) -> None:
     """Write a setting, None removes it; everything else in the file stays as it is."""
     import tomllib
 
-    from satchel._fs import read_plain, write_atomic
-
     text = read_plain(file, _MAX_CONFIG_BYTES).decode() if os.path.exists(file) else ""
     line = "" if value is None else f"{name} = {_toml(value)}\n"
     try:
@@ -244,7 +244,6 @@ def _write(file: str, name: str, value: Any) -> None:
 
 def _with_line(text: str, name: str, line: str) -> str:
     """Replace the line or lines of a top-level key, or add it before the first table."""
-    import re
     import tomllib
 
     lines = text.splitlines(keepends=True)

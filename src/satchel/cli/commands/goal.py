@@ -38,7 +38,8 @@ from satchel.cli.options import (
 from satchel.errors import NotFound
 from satchel.goals.engines.base import goal_not_over
 from satchel.goals.model import OVER, GoalState
-from satchel.goals.reports import last_event_time
+from satchel.goals.plan_checks import order
+from satchel.goals.reports import last_event_time, pack
 from satchel.i18n import say
 from satchel.presentation.goals import goal_row, last_steps
 from satchel.presentation.wording import names_of
@@ -173,8 +174,6 @@ def show(
     if step is None and is_plan(goal_id):
         plan = read_plan_file(session, goal_id)
         if as_json:
-            from satchel.goals.reports import pack
-
             write_json({"plan": pack(plan)})
         else:
             print_plan(session.out, plan)
@@ -226,8 +225,6 @@ async def find_goal(engine: Engine, goal_id: str) -> GoalReport:
     Raises:
         NotFound: there is none, or there are several.
     """
-    from satchel.errors import NotFound
-
     try:
         return await engine.report(goal_id)
     except NotFound as exc:
@@ -244,8 +241,6 @@ async def find_goal(engine: Engine, goal_id: str) -> GoalReport:
 def _show(
     session: CliContext, report: GoalReport, outputs: dict[str, Any], engine: str | None
 ) -> None:
-    from satchel.goals.plan_checks import order
-
     out = session.out
     out.line(f"{report.id}  {one_line(report.plan.goal)}", "bold")
     print_steps(out, order(report.plan), report.steps, now=time.time())

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from satchel._fs import write_atomic
 from satchel._optional import require
 from satchel.cli.commands.search import notes_of, show_notes
 from satchel.cli.console import one_line, plural, write_json
 from satchel.cli.context import command, read_bytes, read_goal, too_large
 from satchel.cli.options import AnyPath, input_option, model_option
 from satchel.errors import InvalidInput, Refused
+from satchel.goals.drawing.labels import usage_words
+from satchel.goals.model import Plan
+from satchel.goals.plan_checks import errors_in
+from satchel.goals.plan_file import read_plan, write_plan
+from satchel.goals.reports import pack
 from satchel.i18n import join_names, render, say
 from satchel.presentation.goals import check_plan
 from satchel.tools.selection import hidden_skill_note
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
 
     from satchel.cli.context import CliContext
     from satchel.goals.decomposition import Decomposed
-    from satchel.goals.model import Plan
     from satchel.goals.plan_checks import PlanProblem
 
 _EXTENSIONS = (".yaml", ".yml", ".json")
@@ -48,16 +53,12 @@ def plan(
     inputs: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    from satchel.goals.plan_file import write_plan
-
     goal = read_goal(context, text, "satchel goal plan")
     made = decompose_goal(context, goal, model, pairs=inputs)
     written = write_plan(made.plan)
     if output is not None:
         write_file(output, written)
     if as_json:
-        from satchel.goals.reports import pack
-
         write_json(
             {
                 "plan": pack(made.plan),
@@ -93,7 +94,6 @@ def decompose_goal(
     from satchel.cli.models import choose_model, quietly
     from satchel.cli.turn_view import TurnScreen
     from satchel.goals.decomposition import decompose
-    from satchel.goals.model import Plan
 
     satchel = context.satchel
     name = choose_model(context, model)
@@ -117,8 +117,6 @@ def decompose_goal(
 
 def print_planning(context: CliContext, made: Decomposed) -> None:
     """Print the attempts, usage, skills and notes of making a plan."""
-    from satchel.goals.drawing.labels import usage_words
-
     err = context.err
     words = [
         plural(len(made.plan.steps), say("step"), say("steps")),
@@ -145,9 +143,6 @@ def read_plan_file(
 
     `known` also checks that its skills and tools exist; `inputs` are the values of `--input`.
     """
-    from satchel.goals.plan_checks import errors_in
-    from satchel.goals.plan_file import read_plan
-
     # A text without a line break would be taken for a path.
     text = _read(path) + "\n"
     made, problems = check_plan(context.satchel, text) if known else read_plan(text)
@@ -214,8 +209,6 @@ def _read(path: str) -> str:
 
 def write_file(path: str, text: str) -> None:
     """Write a file atomically."""
-    from satchel._fs import write_atomic
-
     target = os.path.abspath(os.path.expanduser(path))
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)

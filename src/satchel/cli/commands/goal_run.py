@@ -27,6 +27,7 @@ from satchel.cli.goal_engine import (
     require_allowed_tools,
     run_options,
 )
+from satchel.cli.goal_view import print_plan
 from satchel.cli.goal_wait import parse_answer, run_to_end, stop_on_interrupt, user_name
 from satchel.cli.models import quietly
 from satchel.cli.options import (
@@ -43,7 +44,8 @@ from satchel.cli.options import (
 from satchel.errors import Conflict, Refused
 from satchel.goals.approvals import retried_plan, unfinished_plan
 from satchel.goals.engines.factory import chosen_engine
-from satchel.goals.model import OVER
+from satchel.goals.model import OVER, Answer, Goal
+from satchel.goals.plan_checks import require_valid
 from satchel.i18n import say
 from satchel.presentation.goals import worker_command
 
@@ -82,9 +84,6 @@ def run(
     unasked: bool,
     options: RunOptions,
 ) -> int:
-    from satchel.goals.model import Goal
-    from satchel.goals.plan_checks import require_valid
-
     def run_goal() -> int:
         plan = _read_or_make_plan(context, words, inputs, options, unasked=unasked)
         goal = Goal.of(plan)
@@ -120,7 +119,6 @@ def _read_or_make_plan(
             say("Not a terminal; pass `--yes` to confirm"),
             say("Run `{command}`", command="satchel goal plan … -o plan.yaml"),
         )
-    from satchel.cli.goal_view import print_plan
 
     made = decompose_goal(context, text, options.model, pairs=inputs, yes=options.yes)
     print_plan(context.err, made.plan)
@@ -167,8 +165,6 @@ def answer(
     value: str | None,
     options: RunOptions,
 ) -> int:
-    from satchel.goals.model import Answer
-
     if refused and value is not None:
         raise cannot_combine("--no", "--value")
 

@@ -19,6 +19,7 @@ from satchel.cli.context import command, group, no_such
 from satchel.cli.options import AnyPath, dry_run_option, flag_option, missing, wrong_form
 from satchel.errors import Refused
 from satchel.i18n import join_names, say
+from satchel.store.hub_client.release_name import HUB_NAME, is_publisher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,6 @@ hub = group(
 def init(context: CliContext, store: str, name: str, key: str, as_json: bool) -> int:
     from satchel.hub.build import create_hub
     from satchel.hub.storage import open_storage
-    from satchel.store.hub_client.release_name import HUB_NAME
     from satchel.store.signing import SshKey
 
     if not HUB_NAME.match(name):
@@ -84,7 +84,7 @@ def init(context: CliContext, store: str, name: str, key: str, as_json: bool) ->
 @click.argument("skills", required=False, type=AnyPath(file_okay=False))
 @click.option("--key", metavar="FILE", type=AnyPath(dir_okay=False), help=say("The hub's key."))
 @dry_run_option()
-@flag_option("--rebuild", say("Also without a valid `state`, from the commits alone."))
+@flag_option("--rebuild", say("Make all files from the commits, also without a valid `state`."))
 def build(
     context: CliContext, store: str, skills: str | None, key: str | None, dry_run: bool,
     rebuild: bool, as_json: bool,
@@ -158,7 +158,6 @@ def allow(
     from satchel.hub.ledger import open_ledger
     from satchel.hub.publish import allow as register
     from satchel.hub.storage import open_storage
-    from satchel.store.hub_client.release_name import is_publisher
     from satchel.store.signing import SshKey
 
     if not is_publisher(publisher):

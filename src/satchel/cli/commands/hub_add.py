@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from satchel._fs import read_plain, write_atomic
 from satchel.cli.commands.publish import read_public_key
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command, confirm_change, short_path
@@ -17,6 +18,8 @@ from satchel.cli.plan_prompt import scope_option
 from satchel.errors import Changed, Conflict, InvalidInput, Refused, SettingsError
 from satchel.i18n import say
 from satchel.settings import find_paths
+from satchel.store.hub_client.release_name import HUB_NAME
+from satchel.store.signing import key_fingerprint, plain_key
 
 if TYPE_CHECKING:
     from satchel.cli.context import CliContext
@@ -43,7 +46,6 @@ def add(context: CliContext, url: str, key: str, scope: str, yes: bool, as_json:
     from satchel.store.download import is_address
     from satchel.store.hub_client.client import Hub, HubClient
     from satchel.store.hub_client.hubs import hub_address
-    from satchel.store.signing import key_fingerprint
 
     address = hub_address(url, os.getcwd())
     state = HubClient(Hub("", address, "")).state()
@@ -80,9 +82,6 @@ def _settings_file(context: CliContext, scope: str) -> str:
 
 def _require_key(state: HubState, key: str) -> None:
     """Refuse another key than the one that the user expects."""
-    from satchel.store.hub_client.release_name import HUB_NAME
-    from satchel.store.signing import key_fingerprint
-
     if not HUB_NAME.match(state.hub):
         raise InvalidInput(say("`{name}` is not valid", name=one_line(state.hub)))
     found = key_fingerprint(state.key)
@@ -99,9 +98,6 @@ def _require_key(state: HubState, key: str) -> None:
 
 def _add_table(file: str, state: HubState, address: str) -> bool:
     """Append the table of a hub to a settings file; False when it is there already."""
-    from satchel._fs import read_plain, write_atomic
-    from satchel.store.signing import plain_key
-
     row = {"url": address, "key": plain_key(state.key)}
     lines = "".join(
         f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in row.items()
@@ -110,6 +106,7 @@ def _add_table(file: str, state: HubState, address: str) -> bool:
         old = read_plain(file, _MAX_FILE_BYTES).decode() if os.path.lexists(file) else ""
         table = tomllib.loads(old).get("hubs", {})
         known = table.get(state.hub)
+        same = known is not None and {**known, **row} == known
         if known is None:
             gap = "" if not old else "\n" if old.endswith("\n") else "\n\n"
             new = f'{old}{gap}[hubs."{state.hub}"]\n{lines}'
@@ -117,7 +114,7 @@ def _add_table(file: str, state: HubState, address: str) -> bool:
             os.makedirs(os.path.dirname(file), exist_ok=True)
             write_atomic(file, new.encode())
             return True
-    except (ValueError, AttributeError) as exc:
+    except (ValueError, AttributeError, TypeError) as exc:
         raise SettingsError(
             say("`{path}` cannot be used: {reason}", path=file, reason=exc), say("Correct it")
         ) from exc
@@ -126,7 +123,7 @@ def _add_table(file: str, state: HubState, address: str) -> bool:
             say("`{path}` cannot be used: {reason}", path=file, reason=exc.strerror or exc),
             say("Check the permissions"),
         ) from exc
-    if {**known, **row} != known:
+    if not same:
         raise Conflict(
             say("`{path}` has another address or key for the hub `{name}`",
                 path=short_path(file), name=state.hub),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from satchel._fs import is_inside
 from satchel.cli.console import clean, count_skills, write_json
 from satchel.cli.context import closed_at_exit, command, confirm_change, group, short_path
 from satchel.cli.options import (
@@ -208,8 +209,6 @@ def install(
 
 def _warn_about_path(context: CliContext, change: ConfigChange) -> None:
     """Warn when `satchel` is not on the PATH; a project's configuration has no absolute path."""
-    from satchel._fs import is_inside
-
     if change.scope == "user":
         return
     found = shutil.which("satchel")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from satchel.authoring.scaffold import COMPILE, KINDS
+from satchel.authoring.scaffold import COMPILE, KINDS, new_skill, write_into
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command, short_path
 from satchel.cli.options import OneOf, needs
@@ -15,6 +15,7 @@ from satchel.cli.plan_prompt import confirm_and_apply, open_store, print_shadowe
 from satchel.errors import InvalidInput
 from satchel.i18n import language, say
 from satchel.satchel import EXAMPLE_SKILL
+from satchel.skill.file_tree import MemoryTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +70,6 @@ def new(
         return _new_minimal(context, name or "", description, skill_id, scope, as_json=as_json)
     if name is None:
         return _new_example(context, as_json=as_json)
-    from satchel.authoring.scaffold import new_skill
 
     made = new_skill(name, cast("Kind", kind), cast("Language", language()))
     folder = _install_scaffold(context, made, scope)
@@ -120,9 +120,6 @@ def _print_renamed(context: CliContext, name: str, skill_id: str) -> None:
 
 def _install_scaffold(context: CliContext, made: Scaffold, scope: str) -> str:
     """Install and trust a new skill; returns its folder."""
-    from satchel.authoring.scaffold import write_into
-    from satchel.skill.file_tree import MemoryTree
-
     store = open_store(context, scope)
     if made.missing:
         # The store refuses a skill whose program is not compiled yet.

@@ -16,6 +16,7 @@ from satchel.cli.context import (
     no_such,
     short_path,
     skill_folders,
+    with_progress,
 )
 from satchel.cli.options import all_option, cannot_combine, flag_option
 from satchel.errors import SatchelError
@@ -24,6 +25,7 @@ from satchel.presentation.findings import (
     group_findings,
     unscanned_report,
 )
+from satchel.skill.file_tree import FolderTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +114,6 @@ def _reports(
     session: CliContext, folders: Sequence[str], known: Mapping[str, Skill]
 ) -> Iterator[tuple[str, ScanReport]]:
     """Scan each folder; the report of a skill of the library is cached for all interfaces."""
-    from satchel.cli.context import with_progress
     from satchel.security import scan_tree
 
     for folder in with_progress(folders, say("Scanning")):
@@ -128,8 +129,6 @@ def _reports(
 
 def _trees(path: str) -> Iterator[tuple[str, Tree]]:
     """The skills at a path: a folder, or the members of an archive, which is not unpacked."""
-    from satchel.skill.file_tree import FolderTree
-
     if os.path.isdir(path):
         yield path, FolderTree(path)
         return

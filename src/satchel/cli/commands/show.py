@@ -27,6 +27,7 @@ from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.locations import source_words
 from satchel.presentation.wording import counted
+from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from satchel.library.tool_skills import ToolSkill
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
-    from satchel.skill.problems import Problem
 
 
 def count_problems(problems: Iterable[Problem]) -> dict[str, int]:
@@ -167,7 +167,6 @@ def _show_as_model(
 
 def _load_error(context: CliContext, name: str) -> SatchelError | None:
     """A more precise error than that of the tool, which is written for models; None if none is."""
-    from satchel.skill.problems import Problem
     from satchel.tools.lookup import find_skill
 
     satchel = context.satchel

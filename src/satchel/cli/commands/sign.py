@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -173,8 +174,6 @@ def _manage_signers(
 
 
 def _public_key(path: str) -> str:
-    import sys
-
     try:
         if path == "-":
             return sys.stdin.read(_MAX_KEY_CHARS)

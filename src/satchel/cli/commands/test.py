@@ -20,6 +20,7 @@ from satchel.cli.context import (
 )
 from satchel.cli.options import all_option, cannot_combine, flag_option, missing
 from satchel.errors import InvalidInput, NotFound, SkillBroken
+from satchel.explain_selection import significant_words
 from satchel.i18n import join_names, render, say
 
 if TYPE_CHECKING:
@@ -257,8 +258,6 @@ def _show_row(out: Screen, row: PromptResult) -> None:
 
 def _explain(row: PromptResult) -> list[str]:
     """Why the result of a prompt is wrong; empty when it is right."""
-    from satchel.explain_selection import significant_words
-
     reasons: list[str] = []
     if not row.ok and row.prompt.fires:
         reasons.append(_why_missed(row))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -95,8 +96,6 @@ def _open(url: str) -> None:
     import webbrowser
 
     if os.name == "posix" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        import sys
-
         if sys.platform != "darwin":
             return
     webbrowser.open(url)

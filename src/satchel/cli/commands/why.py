@@ -8,7 +8,7 @@ import click
 
 from satchel.cli.commands.search import NO_REASON, match_dict, show_notes
 from satchel.cli.console import clean, cut, one_line, write_json
-from satchel.cli.context import command, skill_argument
+from satchel.cli.context import command, read_goal, skill_argument
 from satchel.explain_selection import next_steps, score_differences
 from satchel.i18n import join_names, say
 from satchel.presentation.skill_page import show_selection
@@ -133,7 +133,6 @@ def _selection(
     """The selection for a request; None without a request or without the skill."""
     if goal is None:
         return None
-    from satchel.cli.context import read_goal
 
     text = read_goal(session, [goal], f"satchel why {one_line(name)} --goal")
     if not story.facts["found"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from satchel.detect.embeddings.base import Embedder, Matrix
+from satchel.detect.embeddings.base import Embedder, Matrix, unusable
 from satchel.errors import NotFound, SettingsError
 from satchel.i18n import say
 
@@ -56,7 +56,6 @@ def _kind_of(folder: str) -> str:
     Raises:
         SettingsError: none.
     """
-    from satchel.detect.embeddings.base import unusable
     from satchel.detect.embeddings.local_model import find_onnx
 
     if find_onnx(folder) is not None:

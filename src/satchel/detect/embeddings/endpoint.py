@@ -8,6 +8,7 @@ numbers are read from them.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import math
 import os
@@ -280,8 +281,6 @@ def _without_user(address: str) -> str:
 
 
 def _is_here(url: str) -> bool:
-    import ipaddress
-
     host = urllib.parse.urlsplit(url).hostname or ""
     if host == "localhost":
         return True

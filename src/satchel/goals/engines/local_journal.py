@@ -20,6 +20,7 @@ import os
 import re
 import time
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import check_lock_file, make_folders, sync_folder
@@ -203,8 +204,6 @@ class Journal:
         The journal is removed first: without it there is no goal, whatever a crash leaves behind. A
         lock file that is removed while locked protects nothing for processes that wait for it.
         """
-        from contextlib import suppress
-
         with suppress(FileNotFoundError):
             os.unlink(self.path)
         self.clear_cancel()

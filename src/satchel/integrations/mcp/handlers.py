@@ -7,6 +7,7 @@ and reports errors as JSON-RPC: what is not served is -32602, whatever the reaso
 from __future__ import annotations
 
 import base64
+import json
 import threading
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -358,8 +359,6 @@ def _resource(path: str, file: str, item: ResourceFile | None, about: Any) -> di
 
 
 def _as_json(value: Any) -> Any:
-    import json
-
     return json.loads(json.dumps(value, ensure_ascii=False, default=str))
 
 

@@ -11,7 +11,10 @@ import os
 import re
 import shlex
 import tomllib
+from hashlib import sha256
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 from satchel._fs import locked, write_atomic
 from satchel.errors import Conflict, InvalidInput, NotFound, Refused
@@ -59,8 +62,6 @@ class McpServer(NamedTuple):
     @property
     def key(self) -> str:
         """The name of its folder, unique per server."""
-        from hashlib import sha256
-
         whole = "\0".join((self.name, self.address, *self.command, self.token))
         shown = re.sub(r"[^A-Za-z0-9.-]", "-", self.name)
         return f"{shown}-{sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
@@ -132,9 +133,6 @@ def _texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _address(text: str) -> str:
-    from ipaddress import ip_address
-    from urllib.parse import urlsplit
-
     if any(ord(sign) < 33 for sign in text):
         raise ValueError("it is not valid")
     try:

@@ -12,7 +12,7 @@ import re
 import stat
 import zlib
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import InvalidInput, NotFound
@@ -318,8 +318,6 @@ def _open_plain(descriptor: int, kind: str, bounds: ArchiveLimits) -> ArchiveTre
 
 
 def _open_packed(descriptor: int, bounds: ArchiveLimits) -> ArchiveTree:
-    from tempfile import TemporaryFile
-
     with TemporaryFile(buffering=0) as target:
         _unpack(descriptor, target.fileno(), bounds)
         plain = os.dup(target.fileno())

@@ -28,7 +28,7 @@ from satchel.store.archive.rules import shown
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.download import FileReader, is_address
 from satchel.store.hub_client import format as files
-from satchel.store.hub_client.format import HubFiles, HubIndex, signed_by, untrusted
+from satchel.store.hub_client.format import UNREADABLE, HubFiles, HubIndex, signed_by, untrusted
 from satchel.store.hub_client.release_name import best_version, parse_version
 from satchel.store.signing import key_fingerprint
 from satchel.store.sources.base import Bundle, subtree
@@ -193,8 +193,9 @@ def require_fresh(state: HubState) -> None:
     """Refuse a state that is too old, or from the future, which would never be too old."""
     if not timedelta(-1) <= datetime.now(UTC) - state.moment <= timedelta(files.MAX_STATE_AGE_DAYS):
         raise files.unusable(
-            say("The hub `{name}` was last signed on {day}, more than {limit} days ago",
-                name=shown(state.hub), day=state.time[:10], limit=files.MAX_STATE_AGE_DAYS)
+            say("The hub `{name}` was last signed on {day}, today is {today}: {limit} days at most",
+                name=shown(state.hub), day=state.time[:10], today=files.timestamp()[:10],
+                limit=files.MAX_STATE_AGE_DAYS)
         )  # fmt: skip
 
 
@@ -260,27 +261,26 @@ class HubSource:
             yield Bundle(place, tree, tuple(notes), self.name.skill)
 
     def _find(self) -> HubClient:
-        """The one hub that has the skill; all must answer, so that no name can be squatted."""
-        found: list[HubClient] = []
-        for client in self._clients:
+        """The one hub that has the publisher; all must answer, so that no name can be squatted."""
+        found = list(self._clients)
+        for client in self._clients if len(found) > 1 else ():
             try:
-                found += [client] if client.releases(str(self.name)) else []
+                if not client.publisher_keys(self.name.publisher):
+                    found.remove(client)
             except SatchelError as exc:
-                if len(self._clients) == 1:
-                    raise
                 raise Refused(
                     say("It is unknown whether the hub `{hub}` has `{name}` too: {reason}",
-                        hub=client.name, name=self.name, reason=exc.message),
+                        hub=client.name, name=self.name.publisher, reason=exc.message),
                     say("Set `publishers` of the right one in the setting `hubs`"),
                 ) from exc  # fmt: skip
-        if len(found) == 1:
-            return found[0]
         names = join_names(f"`{one.name}`" for one in found or self._clients)
-        if found:
+        if len(found) > 1:
             raise Refused(
-                say("Several hubs have `{name}`: {names}", name=self.name, names=names),
+                say("Several hubs have `{name}`: {names}", name=self.name.publisher, names=names),
                 say("Set `publishers` of the right one in the setting `hubs`"),
             )
+        if found and found[0].releases(str(self.name)):
+            return found[0]
         raise NotFound(
             say("There is no skill `{name}` in {names}", name=self.name, names=names),
             say("Run `{command}`", command=f"satchel search --hub {self.name.skill}"),
@@ -293,7 +293,8 @@ class HubSource:
         usable = {
             version: one
             for version, one in every.items()
-            if one.tree not in revoked and (commit or not one.yanked or one.version in pins.trees)
+            if one.tree not in revoked
+            and (commit or one.version in pins.trees or not (one.yanked or one.scan == UNREADABLE))
         }
         best = best_version(commit or wanted, usable)
         locked = max(filter(None, map(parse_version, pins.trees)), default=(0, 0, 0))
@@ -355,7 +356,7 @@ def read_pins(base: str, hub: str, name: HubName) -> LockPins:
         _, publisher, skill = split_url(place.url)
         if place.kind != "hub" or place.hub != hub:
             continue
-        seen = max(seen, int(place.seen) if place.seen.isdecimal() else 0)
+        seen = max(seen, int(place.seen[:15]) if place.seen.isdecimal() else 0)
         if publisher == name.publisher:
             keys.add(place.key)
             if skill == name.skill:
@@ -395,11 +396,10 @@ def shown_key(key: str) -> str:
 
 def _notes(release: HubRelease, hub: Hub, *, new_key: bool) -> list[str]:
     publisher = release.name.partition("/")[0]
-    verdict = say(shown(release.scan)) or "–"
     notes = [
         say("Version {version}, signed by `{publisher}` with the key {key}",
             version=release.version, publisher=publisher, key=shown_key(release.key)),
-        say("Scan of the hub: {verdict} (not a promise)", verdict=verdict),
+        say("Scan of the hub: {verdict} (not a promise)", verdict=say(shown(release.scan)) or "–"),
     ]  # fmt: skip
     if new_key:
         notes.append(say("The key of `{name}` is new", name=publisher))

@@ -50,6 +50,8 @@ MAX_UNPACKED_BYTES = 64 << 20
 MAX_BLOB_BYTES = 80 << 20
 MAX_STATE_AGE_DAYS = 7
 HEX = re.compile(r"[0-9a-f]{64}\Z")
+UNREADABLE = "unreadable"
+"""The verdict on a release whose blob is missing or holds other files."""
 
 Row = dict[str, Any]
 """One JSON object of a file."""

@@ -132,15 +132,16 @@ class Hubs:
     def locked(self, place: LockedSource, *, base: str) -> HubSource:
         """The source of a lockfile entry; raises `NotFound` when its hub is not configured."""
         address, publisher, skill = split_url(place.url)
-        for one in self.clients:
+        for one in self.serving(publisher):
             if one.name == place.hub:
                 return HubSource([one], HubName(publisher, skill), place.ref, base=base)
         if not is_address(address):
             address = os.path.normpath(os.path.join(base, address))
         raise NotFound(
-            say("The lockfile names the hub `{url}`, which is not configured", url=shown(address)),
+            say("The lockfile names the hub `{url}`, which is not configured for `{name}`",
+                url=shown(address), name=shown(publisher)),
             say("Run `{command}`", command=f"satchel hub add {shown(address)}"),
-        )
+        )  # fmt: skip
 
 
 def _no_hub() -> NotFound:
@@ -161,10 +162,10 @@ def listed_skills(client: HubClient) -> list[Skill]:
     skills: list[Skill] = []
     for row in (row for segment in client.segments(state.search) for row in segment):
         name, about = str(row.get("name")), str(row.get("description"))[:_MAX_DESCRIPTION_CHARS]
+        about = about.encode(errors="replace").decode()
         if parse_name(name) is None or len(skills) >= MAX_LISTED_SKILLS:
             raise damaged(content_path("search", state.search))
-        stamp = crc32(about.encode())
-        head = SkillHeader(name, about, name, "SKILL.md", stamp, 0, len(about))
+        head = SkillHeader(name, about, name, "SKILL.md", crc32(about.encode()), 0, len(about))
         skills.append(Skill(head, origin))
     client.prune_cache()
     return skills

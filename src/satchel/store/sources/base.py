@@ -19,6 +19,7 @@ from satchel.i18n import join_names, say
 from satchel.library.scanner import SKIPPED_FOLDERS
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import LIMITS
+from satchel.skill.header import scan_header
 from satchel.store.archive.rules import (
     MAX_PATH_BYTES,
     ListedTree,
@@ -281,7 +282,6 @@ def _outermost(folders: dict[str, str], start: str) -> Iterator[str]:
 
 
 def _read_found(tree: Tree, folder: str, file: str, fallback: str) -> FoundSkill:
-    from satchel.skill.header import scan_header
     from satchel.skill.metadata import slug
     from satchel.skill.reader import read_header
 

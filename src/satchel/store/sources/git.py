@@ -13,6 +13,8 @@ import os
 import re
 import time
 from contextlib import contextmanager, suppress
+from shutil import rmtree, which
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Self
 
 from satchel.errors import MissingExtra, NotFound, Refused
@@ -76,8 +78,6 @@ def find_git() -> str:
     Raises:
         MissingExtra: it is not installed.
     """
-    from shutil import which
-
     found = which("git")
     if not found:
         raise MissingExtra(
@@ -290,9 +290,6 @@ class GitSource:
             Unsafe: the content breaks a rule.
             MissingExtra: `git` is not installed.
         """
-        from shutil import rmtree
-        from tempfile import mkdtemp
-
         ref = ref or self.ref
         for word in (ref, commit):
             if word:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+import zlib
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -189,7 +190,6 @@ def check_workbook(data: bytes, path: str) -> None:
         ToolFailed: one of `FAILURES`.
     """
     import zipfile
-    import zlib
 
     if data[:8] == _OLE:
         raise ToolFailed(LOCKED, path=path)
