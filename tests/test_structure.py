@@ -26,6 +26,8 @@ ROOT = Path(__file__).parent
 SLACK_LINES = 250
 """Lines by which a folder may be below its limit before the limit must be lowered."""
 MIN_SHARED_LINES = 120
+MAX_LATE_IMPORTS_COUNT = 480
+"""Imports inside functions: optional packages, and modules that would slow down the start."""
 LOADED_BY_NAME = ("satchel.ui.pages.", "satchel.runners._")
 """Routes that the server loads by a list, and programs of their own."""
 BANNED = re.compile(
@@ -188,6 +190,18 @@ def test_a_small_module_has_more_than_one_user():
         and not name.startswith(LOADED_BY_NAME)
     ]
     assert small == []
+
+
+def test_few_imports_stand_inside_functions():
+    late = {
+        (name, node.lineno)
+        for name, (_, _, tree) in modules().items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert len(late) <= MAX_LATE_IMPORTS_COUNT
 
 
 def folder_of(name: str) -> str:

@@ -11,6 +11,7 @@ import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from satchel._fs import RACY_NS
 from satchel.errors import Changed, SkillBroken
@@ -176,8 +177,6 @@ class VerdictCache:
 
 def _rules_version() -> str:
     """Checksum over the scanner's files and its character tables."""
-    from zlib import crc32
-
     from satchel import _unicode
 
     with open(_unicode.__file__, "rb") as stream:

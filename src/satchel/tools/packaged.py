@@ -16,6 +16,7 @@ from satchel._optional import renamed
 from satchel.errors import InvalidInput
 from satchel.i18n import join_names, model_language, render, say
 from satchel.settings import is_enabled
+from satchel.skill.problems import Problem
 from satchel.tools.base import Tool
 from satchel.tools.workspace import MAX_TEXT_CHARS, Failure, Text, ToolFailed, Workspace
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from satchel.envelope import Envelope
     from satchel.settings import Settings
-    from satchel.skill.problems import Problem
     from satchel.tools.base import ToolCall
     from satchel.trace import Trace
 
@@ -287,8 +287,6 @@ def startup_lines(settings: Settings | None = None) -> list[str]:
 
 def packaged_problems(settings: Settings | None = None) -> list[Problem]:
     """The packaged skills that cannot be used, for `satchel doctor`."""
-    from satchel.skill.problems import Problem
-
     if settings is not None and not settings.packaged:
         return []
     return [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from satchel.authoring.checklist import RULES, title_of
 from satchel.cli import EXIT_FAILED, EXIT_INCOMPLETE
 from satchel.cli.commands.show import checked, count_problems, show_problems
 from satchel.cli.commands.test import find_subject
@@ -135,8 +136,6 @@ def _check_all(
 
 
 def _show(out: Screen, report: CheckReport, *, strict: bool) -> None:
-    from satchel.authoring.checklist import RULES, title_of
-
     bad = bool(report.failed(strict=strict))
     mark, colour = ("✗", "red") if bad else ("✓", "green")
     name = one_line(report.name)

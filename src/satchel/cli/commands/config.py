@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from click.shell_completion import get_completion_class
 
 from satchel._fs import read_plain, write_atomic
 from satchel.cli import COMPLETE
@@ -152,8 +154,6 @@ def path(context: CliContext, as_json: bool) -> int:
 )
 @click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
 def completion(context: CliContext, shell: str) -> int:
-    from click.shell_completion import get_completion_class
-
     root = click.get_current_context().find_root().command
     script = cast("type[ShellComplete]", get_completion_class(shell))(root, {}, "satchel", COMPLETE)
     # Not `source()`, which starts a shell to find its version.
@@ -170,8 +170,6 @@ def _setting(name: str) -> Setting:
 
 
 def _text(value: Any) -> str:
-    import json
-
     if isinstance(value, str):
         return value
     if hasattr(value, "_asdict"):
@@ -264,8 +262,6 @@ def _with_line(text: str, name: str, line: str) -> str:
 
 def _toml(value: Any) -> str:
     """A value as TOML on one line."""
-    import json
-
     if isinstance(value, dict):
         rows = cast("dict[str, Any]", value).items()
         return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in rows) + " }"

@@ -13,6 +13,7 @@ from satchel.cli.options import AnyPath, yes_option
 from satchel.cli.plan_prompt import ask
 from satchel.i18n import say
 from satchel.skill.file_tree import hash_tree
+from satchel.store.disk_errors import disk_errors_as_refusal
 
 if TYPE_CHECKING:
     from satchel.cli.context import CliContext
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 def export(session: CliContext, name: str, output: str | None, yes: bool, as_json: bool) -> int:
     """Write an archive of any skill of the library."""
     from satchel.library.integrity import tree_of
-    from satchel.store.disk_errors import disk_errors_as_refusal
     from satchel.store.export import write_archive
     from satchel.store.sources import subtree
 

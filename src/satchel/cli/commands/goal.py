@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import re
 import sys
 import time
@@ -36,6 +37,7 @@ from satchel.cli.options import (
     yes_option,
 )
 from satchel.errors import NotFound
+from satchel.goals.drawing.svg import to_svg
 from satchel.goals.engines.base import goal_not_over
 from satchel.goals.model import OVER, GoalState
 from satchel.goals.plan_checks import order
@@ -211,8 +213,6 @@ def require_step(report: GoalReport, step: str) -> None:
     Raises:
         NotFound: it has none; the hint names a similar one.
     """
-    import difflib
-
     if step in report.steps:
         return
     near = difflib.get_close_matches(step, report.steps, n=1)
@@ -232,7 +232,6 @@ async def find_goal(engine: Engine, goal_id: str) -> GoalReport:
         like = [name for name in known if name.startswith(goal_id)]
         if len(like) == 1:
             return await engine.report(like[0])
-        import difflib
 
         near = like or difflib.get_close_matches(goal_id, known, n=1, cutoff=0.7)
         raise no_such(say("goal"), goal_id, near[:5], "satchel goal list") from exc
@@ -297,7 +296,6 @@ def cancel(session: CliContext, goal_id: str, engine: str | None, as_json: bool)
 def _draw(session: CliContext, what: str, path: str, engine: str | None, *, as_json: bool) -> int:
     """Write the graph of a plan or a goal to a file, or print it for `-`."""
     from satchel.cli.commands.goal_plan import is_plan, read_plan_file, write_file
-    from satchel.goals.drawing.svg import to_svg
 
     report: GoalReport | None = None
     if path != "-" and not path.lower().endswith(".svg"):

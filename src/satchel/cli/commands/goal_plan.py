@@ -13,8 +13,11 @@ from satchel._optional import require
 from satchel.cli.commands.search import notes_of, show_notes
 from satchel.cli.console import one_line, plural, write_json
 from satchel.cli.context import command, read_bytes, read_goal, too_large
+from satchel.cli.goal_engine import make_limiter, read_inputs
+from satchel.cli.models import choose_model, quietly
 from satchel.cli.options import AnyPath, input_option, model_option
 from satchel.errors import InvalidInput, Refused
+from satchel.goals.decomposition import decompose
 from satchel.goals.drawing.labels import usage_words
 from satchel.goals.model import Plan
 from satchel.goals.plan_checks import errors_in
@@ -90,10 +93,7 @@ def decompose_goal(
         require(package, "agent")
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     from satchel.agent.planner import AgentPlanner
-    from satchel.cli.goal_engine import make_limiter, read_inputs
-    from satchel.cli.models import choose_model, quietly
     from satchel.cli.turn_view import TurnScreen
-    from satchel.goals.decomposition import decompose
 
     satchel = context.satchel
     name = choose_model(context, model)
@@ -147,8 +147,6 @@ def read_plan_file(
     text = _read(path) + "\n"
     made, problems = check_plan(context.satchel, text) if known else read_plan(text)
     if inputs:
-        from satchel.cli.goal_engine import read_inputs
-
         made = made._replace(inputs={**made.inputs, **read_inputs(inputs, made)})
         problems = [
             one

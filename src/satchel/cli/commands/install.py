@@ -10,6 +10,7 @@ from satchel.cli.context import ProgressBar, command, no_such
 from satchel.cli.options import AnyPath, all_option, cannot_combine, flag_option, missing
 from satchel.cli.plan_prompt import change_options, confirm_and_apply, open_store
 from satchel.i18n import render, say
+from satchel.library.lockfile import LockedSource
 from satchel.skill.file_tree import MemoryTree
 
 if TYPE_CHECKING:
@@ -94,7 +95,6 @@ def _plan_served(
     Raises:
         NotFound: the server has no such skill.
     """
-    from satchel.library.lockfile import LockedSource
     from satchel.store.planner import select_skills
     from satchel.store.sources import Bundle
 

@@ -22,6 +22,7 @@ from satchel.cli.options import (
     yes_option,
 )
 from satchel.i18n import render, say
+from satchel.integrations.mcp import serve_http, serve_stdio
 
 if TYPE_CHECKING:
     from satchel.cli.context import CliContext
@@ -97,8 +98,6 @@ def serve(
 
 
 def _stdio(context: CliContext, *, tools: bool) -> int:
-    from satchel.integrations.mcp import serve_stdio
-
     if sys.stdin.isatty():
         context.err.line(say("Waiting for a client on stdin; see `satchel mcp install`"))
     with closed_at_exit(own_skills(context)) as satchel:
@@ -108,8 +107,6 @@ def _stdio(context: CliContext, *, tools: bool) -> int:
 
 
 def _http(context: CliContext, web: Web, *, tools: bool) -> int:
-    from satchel.integrations.mcp import serve_http
-
     with closed_at_exit(own_skills(context)) as satchel:
         web = web._replace(started=partial(_print_started, context, satchel))
         serve_http(satchel, web, tools=tools)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from satchel.cli.commands.sign import find_folder
 from satchel.cli.console import write_json
 from satchel.cli.context import command, no_such, skill_argument
 from satchel.cli.options import AnyPath, dry_run_option, missing, wrong_form
 from satchel.i18n import say
+from satchel.store.hub_client.release_name import parse_version, split_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,8 +68,6 @@ def read_public_key(given: str) -> str:
 
 def parse_release(text: str) -> tuple[str, str]:
     """Name and version of `acme/x@1.2.0`."""
-    from satchel.store.hub_client.release_name import parse_version, split_request
-
     found = split_request(text)
     if found is None or parse_version(found[1]) is None:
         raise wrong_form("RELEASE", "acme/release-notes@1.2.0", text)
@@ -95,7 +95,6 @@ def publish(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    from satchel.cli.commands.sign import find_folder
     from satchel.hub.ledger import open_ledger
     from satchel.hub.publish import publish as submit
     from satchel.hub.publish import read_draft

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -183,8 +184,6 @@ def _summary(session: CliContext, reports: Mapping[str, ScanReport]) -> None:
 
 
 def _rule(name: str) -> ScanRule:
-    import difflib
-
     from satchel.security.rules import RULES
 
     rule = RULES.get(name)

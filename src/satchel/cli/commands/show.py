@@ -23,10 +23,12 @@ from satchel.cli.console import (
 )
 from satchel.cli.context import command, print_reply, skill_argument
 from satchel.cli.options import AnyPath, cannot_combine, flag_option, needs
+from satchel.doctor import content_problem
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.locations import source_words
 from satchel.presentation.wording import counted
+from satchel.skill.fields import FIELDS, correct_spelling
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
@@ -94,7 +96,6 @@ def show(
         return _show_as_model(context, name, arguments or "", path, as_json=as_json)
     if path is not None:
         return _show_file(context, name, path, as_json=as_json)
-    from satchel.doctor import content_problem
     from satchel.presentation.files import walk_files
     from satchel.skill.validate import check_document
 
@@ -228,8 +229,6 @@ def _show_header(
 
 
 def _fields(document: SkillDocument) -> Iterable[dict[str, Any]]:
-    from satchel.skill.fields import FIELDS, correct_spelling
-
     for key, value in document.fields.items():
         field = FIELDS.get(key) or FIELDS.get(correct_spelling(key) or "")
         yield {

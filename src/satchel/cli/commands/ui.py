@@ -95,7 +95,6 @@ def _open(url: str) -> None:
     """Open a browser if there is a display; a text browser would take over the terminal."""
     import webbrowser
 
-    if os.name == "posix" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        if sys.platform != "darwin":
-            return
-    webbrowser.open(url)
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if display or os.name != "posix" or sys.platform == "darwin":
+        webbrowser.open(url)
