@@ -9,7 +9,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.errors import SatchelError
+from satchel.errors import Blocked, SatchelError
 from satchel.i18n import join_names, render, say
 from satchel.library.locations import source_words
 from satchel.skill.fields import FIELDS
@@ -108,7 +108,7 @@ def report_skill(
     lost = [problem for problem in taken if problem.path == own]
     if source is not None:
         chapters.append(_tools_section(source, lost))
-    if listed_one:
+    if listed_one and refusal is None:
         chapters.append(_catalogue_section(account, standing))
     history = list(library.trace.history())
     past = _read_history(skill.name, history)
@@ -139,7 +139,10 @@ def report_skill(
     )
     return SkillReport(
         skill.name,
-        say("not offered ({reason})", reason=say("refused"))
+        say(
+            "not offered ({reason})",
+            reason=say("blocked") if isinstance(refusal, Blocked) else say("refused"),
+        )
         if refusal is not None and (listed_one or skill.is_tool)
         else say("not offered ({reason})", reason=lost[0].message)
         if source is not None and skill.is_tool and len(lost) >= len(source.tools)
@@ -206,7 +209,7 @@ def _location_section(skill: Skill, found: list[Skill]) -> ReportSection:
         for other in found[1:]
     ]
     if skill.shadowed_by:
-        lines.append(say("hidden by {ref}, which goes before it", ref=skill.shadowed_by))
+        lines.append(say("hidden by {ref}", ref=skill.shadowed_by))
     return ReportSection(
         say("Location"), tuple(lines), "bad" if skill.state != "active" else "good"
     )
@@ -357,7 +360,7 @@ def _usage_section(skill: Skill, past: _TraceHistory) -> ReportSection:
     failed = past.failed
     if not skill.is_tool:
         lines = [
-            f"{say('offered')}{say(': ')}{_format_time(past.offered)}",
+            f"{say('shown to a model')}{say(': ')}{_format_time(past.offered)}",
             f"{say('loaded')}{say(': ')}{_format_time(past.loaded)}",
         ]
     if skill.is_tool or past.ran is not None:
@@ -389,7 +392,7 @@ def _advice(
     if skill.state == "shadowed":
         return [Problem("shadowed").fix]
     if skill.state == "excluded":
-        return [say("Change `include`, `exclude` or `tags` in `satchel.toml`")]
+        return [say("Change `include`, `exclude` or `tags`: `satchel config list` says where")]
     if refusal is not None:
         return [render(refusal.hint)]
     advice = [problem.fix for problem in skill.problems if _is_advised(skill, problem)]

@@ -98,9 +98,8 @@ class Notices:
         """Log what changed since the last snapshot."""
         found: dict[str, list[str]] = {}
         for skill in snapshot.hidden:  # by state: another state needs a sentence in `_sentence`
-            name = (
-                f"{skill.name} ({skill.shadowed_by})" if skill.state == "shadowed" else skill.name
-            )
+            winner = f" (by {skill.shadowed_by})" if skill.state == "shadowed" else ""
+            name = skill.name + winner
             unpinned = skill.state == "untrusted" and self._library.is_unpinned(skill)
             found.setdefault("unpinned" if unpinned else skill.state, []).append(name)
         if line := self._library.untrusted_notice():

@@ -369,13 +369,15 @@ def similar_setting(name: str) -> str:
 
 def _no_setting(name: str, where: str = "") -> SettingsError:
     if name in RENAMED:
-        return SettingsError(renamed_setting(name), say("See the settings reference"))
+        return SettingsError(
+            renamed_setting(name), say("Run `{command}`", command="satchel config list")
+        )
     near = similar_setting(name)
     return SettingsError(
         say("There is no setting `{name}`", name=where or name),
         say("Did you mean {names}?", names=f"`{near}`")
         if near
-        else say("See the settings reference"),
+        else say("Run `{command}`", command="satchel config list"),
     )
 
 
@@ -519,7 +521,7 @@ def _wrong_value(setting: Setting, where: str, value: Any) -> SettingsError:
     kind = choices or render(_KINDS.get(setting.kind, Message("a table")))
     return SettingsError(
         say("`{where}` must be {kind}, not `{value}`", where=where, kind=kind, value=value),
-        say("See the settings reference"),
+        say("Run `{command}`", command="satchel config list"),
     )
 
 

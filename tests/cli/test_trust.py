@@ -72,7 +72,7 @@ def test_trust_is_revoked(terminal):
 def test_the_first_use_of_a_folder_asks_once(terminal):
     seen = terminal.on_a_terminal("search", "release", answer="n\r")
     assert "Trust this folder? [y/N]" in seen
-    assert "Run `satchel trust`" in seen
+    assert "It stays untrusted; `satchel trust` changes that" in seen
     again = terminal.on_a_terminal("search", "release")
     assert "[y/N]" not in again
     assert "1 skill of this folder is not trusted yet: run `satchel trust`" in again

@@ -229,3 +229,25 @@ async def test_what_is_no_goal_is_no_path(store, tmp_path, goal):
     with pytest.raises(StepFailed):
         await store.forget(goal)
     assert outside.exists()
+
+
+@pytest.mark.parametrize("seconds", [None, 60])
+async def test_a_cancelled_step_is_not_tried_again_whatever_its_libraries_do(seconds):
+    begun = asyncio.Event()
+
+    async def uncancels():
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            asyncio.current_task().uncancel()  # as cancel scopes may
+            raise
+
+    runner = Scripted(uncancels, uncancels)
+    call = StepCall("g", Step("a", prompt="p"), inputs={}, outputs={}, retry=QUICK, timeout=seconds)
+    task = asyncio.create_task(perform(call, StepContext(runner, NOWHERE)))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert len(runner.work) == 1

@@ -204,16 +204,19 @@ def _budget_exhausted(left: GoalBudget, usage: Usage, seconds: float, notes: lis
 
 
 async def _with_timeout(work: Awaitable[Done], call: StepCall, elapsed: float) -> Done:
-    """Run an attempt within the step's timeout and the goal's remaining time."""
+    """Run an attempt within the step's timeout and the goal's remaining time.
+
+    Libraries may `uncancel` their task: in ours, a cancelled run would look like a failed attempt.
+    """
     left = None if call.left.seconds is None else max(0.0, call.left.seconds - elapsed)
     limits = [seconds for seconds in (call.timeout, left) if seconds is not None]
     if not limits:
-        return await work
+        return await asyncio.ensure_future(work)
     timeout = asyncio.timeout(min(limits))
     try:
         async with timeout:
             with pausing(timeout):
-                return await work
+                return await asyncio.ensure_future(work)
     except TimeoutError as exc:
         if not timeout.expired():
             raise

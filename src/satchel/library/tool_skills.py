@@ -53,7 +53,7 @@ class ToolSkill(NamedTuple):
             found.append(say("use the network"))
         if manifest.secrets:
             names = join_names(f"`{name}`" for name in manifest.secrets)
-            found.append(say("get the secrets {names}", names=names))
+            found.append(say("get secrets ({names})", names=names))
         if manifest.files.access == "read":
             found.append(say("read the project's files"))
         elif manifest.files.access == "write":

@@ -65,7 +65,7 @@ def change_word(op: str) -> str:
     """Return the word for a kind of change."""
     return {
         "add": say("adding"),
-        "import": say("importing"),
+        "import": say("installing"),
         "update": say("updating"),
         "remove": say("removing"),
         "rename": say("renaming"),

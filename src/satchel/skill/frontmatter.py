@@ -287,8 +287,9 @@ def _read_key(key: str, chunk: str, line: int) -> tuple[BrokenKey, Problem | Non
     except yaml.YAMLError as exc:
         why, code = _yaml_cause(chunk, exc)
     text = fold(chunk, first_only=key == "name")
+    reason = "what" if code == "yaml-refused" else "why"
     return BrokenKey(key, text, text, line), Problem(
-        code, line=line, values={"key": key, "why": why}
+        code, line=line, values={"key": key, reason: why}
     )
 
 
@@ -312,6 +313,8 @@ def _yaml_cause(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
     """The cause of a YAML error, and the problem code: the literal text may be wrong or not."""
     first, _, rest = chunk.partition(":")[2].strip().partition("\n")
     quote = first[:1]
+    if re.search(r"^ *\t", chunk, re.MULTILINE):
+        return "tabs for indentation", "yaml-refused"
     if quote and quote in "\"'":
         return "a quote is not closed, or text follows it", "unclear-value"
     if quote and quote in "[{@`%*&!|>":

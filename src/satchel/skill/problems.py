@@ -99,7 +99,7 @@ _RULES = (
     ProblemRule("unclear-value", "warning", "`{key}` is not valid YAML ({why}); its text was used as written", "Put the value in double quotes"),
     ProblemRule("stray-text", "warning", "Line {at} belongs to no key; it was {done}", "Indent it below its key"),
     ProblemRule("yaml-refused", "warning", "`{key}` uses {what}; its text was used as written", "Write the value in plain YAML"),
-    ProblemRule("unclosed-frontmatter", "warning", "The closing `---` line is missing; only the lines before {before} were read", "Add `{example}`", {"example": "---"}),
+    ProblemRule("unclosed-frontmatter", "warning", "The closing `---` line is missing; only the lines before {before} were read", "Add `---` below the last field"),
     ProblemRule("doubled-frontmatter", "warning", "There is a second frontmatter; only the first was read", "Remove one of them"),
     ProblemRule("control-characters", "warning", "{count} control characters were removed", "Remove them"),
     ProblemRule("broken-surrogates", "warning", "`{key}` contains `\\u` escapes in pairs; they were joined", "Write the value in plain YAML"),
@@ -117,7 +117,7 @@ _RULES = (
     ProblemRule("bad-value", "warning", "`{key}: {text}` cannot be read as {kind}", "Put the value in double quotes"),
     # Loaded, and the name or description wants attention.
     ProblemRule("name-missing", "warning", "There is no `name`; the folder's name `{name}` is used", "Add `{example}`", {"example": "name: {name}"}),
-    ProblemRule("name-mismatch", "warning", "The name `{name}` differs from its folder `{folder}`", "Rename one of them"),
+    ProblemRule("name-mismatch", "warning", "The name `{name}` differs from its folder `{folder}`", "Make the name and the folder equal"),
     ProblemRule("name-pattern", "warning", "`{name}` is not a valid name", "Rename it to `{better}`"),
     ProblemRule("name-too-long", "warning", "`{key}` has {length} characters; the limit is {limit}", "Shorten it"),
     ProblemRule("name-not-text", "warning", "`{key}` is {kind} to YAML; its text is used", "Put the value in double quotes"),
@@ -140,7 +140,7 @@ _RULES = (
     ProblemRule("file-missing", "note", "There is no `{key}`", "Add the file, or correct the path", {"key": "{file}"}),
     ProblemRule("body-long", "note", "The body has {lines} lines; agents do better under 500", "Move details into `references/`"),
     # A tool skill: its skill.yaml.
-    ProblemRule("tool-not-yaml", "error", "It is not valid YAML: {reason}", "Put the value in double quotes"),
+    ProblemRule("tool-not-yaml", "error", "It is not valid YAML: {reason}", "Correct it"),
     ProblemRule("tool-yaml-refused", "error", "It uses {what}, which is not supported", "Write the value in plain YAML"),
     ProblemRule("tool-too-large", "error", "It is larger than {limit} bytes", "Shorten it"),
     ProblemRule("tool-not-a-mapping", "error", "It is {kind}, not a mapping", "Write one `key: value` per line"),
@@ -176,7 +176,7 @@ _RULES = (
     ProblemRule("tool-name-packaged", "warning", "The tool `{name}` is not offered: `{winner}` has one of that name", "Rename it, or set `{switch}=false`"),
     ProblemRule("tool-not-offered", "warning", "The tools of `{name}` are not offered: {reason}", "Run `{command}`", {"command": "satchel show {name}"}),
     # Trigger tests: evals/triggers.yaml. The skill itself is as it was.
-    ProblemRule("triggers-not-yaml", "warning", "It is not valid YAML: {reason}", "Put the value in double quotes"),
+    ProblemRule("triggers-not-yaml", "warning", "It is not valid YAML: {reason}", "Correct it"),
     ProblemRule("triggers-refused", "warning", "It uses {what}, which is not supported", "Write the value in plain YAML"),
     ProblemRule("triggers-large", "warning", "It is larger than {limit} bytes", "Shorten it"),
     ProblemRule("triggers-shape", "warning", "It is {kind}, not a mapping", "Write one `key: value` per line"),

@@ -285,7 +285,8 @@ def plan_install(
                     mine = builder.installed(entry.id).tree
                     if mine is not None and (mine.digest == entry.tree or not frozen):
                         differs = mine.digest != entry.tree
-                        notes = (say("it differs from the lockfile"),) if differs else ()
+                        note = say("it differs from the lockfile; see `satchel verify`")
+                        notes = (note,) if differs else ()
                         yield _same(entry, mine.digest)._replace(notes=notes)
                         continue
                     tree = _locked_tree(builder, entry, fetched if fetch else None, stack)

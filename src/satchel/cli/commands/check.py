@@ -24,6 +24,7 @@ from satchel.cli.context import (
 from satchel.cli.options import all_option, flag_option
 from satchel.errors import NotFound, SatchelError
 from satchel.i18n import join_names, say
+from satchel.presentation.wording import counted
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def check(
         return status
     for report in reports:
         _show(context.out, report, strict=strict)
-    _print_summary(context, reports)
+    _print_summary(context, reports, strict=strict)
     return status
 
 
@@ -178,21 +179,16 @@ def _show_fail(out: Screen, report: CheckReport, verdict: CheckResult) -> None:
     out.line(one_line(verdict.fix), "", "      → ")
 
 
-def _print_summary(context: CliContext, reports: list[CheckReport]) -> None:
-    every = [verdict for report in reports for verdict in report.verdicts]
-    failed = len({
-        (id(report), one.rule)
-        for report in reports
-        for one in report.verdicts
-        if one.state == "fail"
-    })  # fmt: skip
-    context.err.line(
-        say(
-            "{passed} passed, {failed} failed",
-            passed=sum(verdict.state == "pass" for verdict in every),
-            failed=failed,
-        )
-    )
+def _print_summary(context: CliContext, reports: list[CheckReport], *, strict: bool) -> None:
+    """Count the rules that passed, failed, and failed without consequence."""
+    passed = failed = warned = 0
+    for report in reports:
+        bad = {one.rule for one in report.failed(strict=strict)}
+        passed += sum(one.state == "pass" for one in report.verdicts)
+        failed += len(bad)
+        warned += len(report.failing - bad)
+    text = say("{passed} passed, {failed} failed", passed=passed, failed=failed)
+    context.err.line(join_names(filter(None, (text, counted(0, warned, 0)))))
 
 
 def _check_spec(context: CliContext, paths: tuple[str, ...], *, strict: bool, as_json: bool) -> int:

@@ -50,7 +50,8 @@ def doctor(session: CliContext, everything: bool, strict: bool, as_json: bool) -
     tools = satchel.library.tools(refresh=True)
     snapshot = satchel.library.snapshot()
     skills = satchel.library.every()
-    problems = satchel.problems(deep=True, progress=with_progress(skills, say("Checking")))
+    found = satchel.problems(deep=True, progress=with_progress(skills, say("Checking")))
+    problems = list(unique_problems(found))
     groups = _by_location(satchel.library.locations, problems, satchel.settings.project)
     counts = count_problems(problems)
     wrong = (*snapshot.problems, *tools.problems)
@@ -81,7 +82,7 @@ def _by_location(
     rest = LocationProblems(say("settings and the rest"), project, [])
     # The deepest folder wins: `.agents/skills` is inside `.`.
     deepest = sorted(groups, key=lambda location: -len(location.path))
-    for problem in unique_problems(problems):
+    for problem in problems:
         found = next((groups[one] for one in deepest if _holds(one, problem.path)), rest)
         found.problems.append(problem)
     return [location for location in (*groups.values(), rest) if location.problems]

@@ -122,7 +122,7 @@ def _table(
         source = tool_skills.get((skill.origin.root, skill.head.id))
         about = skill.description
         if skill.shadowed_by:
-            about = say("hidden by {ref}, which goes before it", ref=skill.shadowed_by)
+            about = say("hidden by {ref}", ref=skill.shadowed_by)
         rows.append([
             mark,
             one_line(skill.name),

@@ -179,7 +179,8 @@ def _show_group(out: Screen, group: FindingGroup) -> None:
 
 def _summary(session: CliContext, reports: Mapping[str, ScanReport]) -> None:
     counts = Counter(report.verdict for report in reports.values())
-    parts = [plural(counts[name], say(name), say(name)) for name in _VERDICTS if name in counts]
+    words = {name: say(name) for name in _VERDICTS} | {"no findings": say("without findings")}
+    parts = [plural(counts[name], words[name], words[name]) for name in _VERDICTS if name in counts]
     session.err.line(say("Scan: {counts}", counts=join_names(parts)))
 
 

@@ -207,8 +207,9 @@ def _show_none(context: CliContext, answer: Detection) -> None:
     if answer.runners_up:
         step = say("Run `{command}`", command='satchel search "…" --explain')
         context.err.line(step, "", "→ ")
-    step = say("Create a skill with `satchel new`, or install one with `satchel install`")
-    context.err.line(step, "", "→ ")
+    if not context.satchel.library.untrusted_skills():
+        step = say("Create a skill with `satchel new`, or install one with `satchel install`")
+        context.err.line(step, "", "→ ")
 
 
 def _summary(answer: Detection, total: int) -> str:

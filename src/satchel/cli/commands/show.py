@@ -190,7 +190,7 @@ def _load_error(context: CliContext, name: str) -> SatchelError | None:
     if skill.state == "excluded":
         return NotFound(
             say("The skill `{name}` is left out by a filter", name=shown),
-            say("Change `include`, `exclude` or `tags` in `satchel.toml`"),
+            say("Change `include`, `exclude` or `tags`: `satchel config list` says where"),
         )
     return None
 
@@ -213,9 +213,7 @@ def _show_header(
         f"{name}  {out.paint(state, colour)}  {out.paint(source_words(skill.source), 'dim')}\n"
     )
     if skill.shadowed_by:
-        out.line(
-            say("hidden by {ref}, which goes before it", ref=one_line(skill.shadowed_by)), "dim"
-        )
+        out.line(say("hidden by {ref}", ref=one_line(skill.shadowed_by)), "dim")
     if skill.origin.remote:
         digest = server_mark.removeprefix("sha256:")[:12]
         out.line(f"{skill.origin.remote} ({digest})", "dim")

@@ -98,7 +98,7 @@ def offer_trust(session: CliContext, *, note: bool) -> None:
         satchel.trust()
     else:
         book.decline(folder)
-        session.err.line(say("Run `{command}`", command="satchel trust"))
+        session.err.line(say("It stays untrusted; `satchel trust` changes that"))
 
 
 def review_with_progress(session: CliContext) -> FolderReview:

@@ -181,7 +181,7 @@ def parse_hub(name: str, row: Mapping[str, Any], project: str, *, own: bool = Tr
         where = f"hubs.{shown(name)}"
         raise SettingsError(
             say("`{path}` cannot be used: {reason}", path=where, reason=exc.message),
-            exc.hint or say("See the settings reference"),
+            exc.hint or say("Run `{command}`", command="satchel config list"),
         ) from exc
 
 
