@@ -10,7 +10,7 @@ import pytest
 from satchel.testing import make_tool_skill
 
 WANTS = (
-    "timeout: 1\nparameters:\n"
+    "timeout: 20\nparameters:\n"
     "  - {name: text, type: string, required: true, description: 'A text: a b'}\n"
 )
 PROGRAMS = {

@@ -66,7 +66,10 @@ def test_a_script_sees_by_the_exit_code_that_none_fits(terminal):
     assert done.status == 3
     assert done.out == ""
     assert "\nNo skill fits\n" in done.err
-    assert "`satchel new`" in done.err
+    assert "run `satchel trust`" in done.err
+    assert "`satchel new`" not in done.err, "a skill may be here, untrusted"
+    terminal.trust("skills")
+    assert "`satchel new`" in terminal.run("search", "xylophone").err
     told = terminal.run("search", "xylophone", "--json")
     assert (told.status, json.loads(told.out)["fits"]) == (3, False)
 
