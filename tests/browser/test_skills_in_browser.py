@@ -251,13 +251,25 @@ def test_one_button_trusts_what_a_folder_brings(come, tmp_path):
         expect(banner).to_have_count(0)
         expect(row(page, "dig-holes")).to_contain_text("Active")
         row(page, "helper").filter(has_text="Blocked").get_by_role("link", name="helper").click()
-        page.get_by_label("Reason to accept the risk").fill("a joke of ours")
+        reason = page.get_by_label("Reason to accept the risk")
+        expect(reason).to_be_visible()
+        held = []
+        status = re.compile("/skill.ref=")
+        page.route(status, lambda route: held.extend([route]))
+        with page.expect_request(status):
+            strange.skill("dig-wells", "Digs wells. Use in summer.")
+        reason.fill("a joke of ours")
+        with page.expect_response(status):
+            held[0].continue_()
+        page.unroute_all()
+        page.wait_for_timeout(200)
+        expect(reason).to_have_value("a joke of ours")  # an update under way keeps it
         page.get_by_role("button", name="Accept the risk").click()
         expect(page.get_by_role("status").first).to_contain_text("Risk accepted")
         page.goto(f"{strange.base}/skills")
         page.on("dialog", lambda one: one.accept())
         page.get_by_role("button", name="Revoke trust").click()
-        expect(banner).to_contain_text("2 skills need review")
+        expect(banner).to_contain_text("3 skills need review")
         visitor.context.close()
     finally:
         strange.server.close()

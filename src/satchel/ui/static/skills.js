@@ -42,7 +42,6 @@
   const coming = new Set();
   let missed = false;
   document.addEventListener("satchel:library", (event) => {
-    if (document.getElementById("reason")?.value) event.stopPropagation();  // a typed text stays
     if (!coming.size) return;
     missed = true;
     event.stopPropagation();
@@ -77,6 +76,13 @@
     if (event.detail.target?.id !== "list") return;
     const { parameters } = event.detail;
     for (const name of Object.keys(parameters)) if (parameters[name] === "") delete parameters[name];
+  });
+
+  // A reason that is being typed stays, also when an update was under way.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const reason = document.getElementById("reason");
+    if (!reason || !event.detail.target?.contains(reason)) return;
+    if (reason.value || reason === document.activeElement) event.detail.shouldSwap = false;
   });
 
   let kept = [];
