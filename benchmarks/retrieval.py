@@ -38,7 +38,8 @@ from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
 from satchel.detect.index.base import IndexRow  # noqa: E402
 from satchel.detect.index.memory import MemoryIndex  # noqa: E402
-from satchel.detect.ranking import FIT_THRESHOLD, combine, fit_probability  # noqa: E402
+from satchel.detect.ranking import combine  # noqa: E402
+from satchel.detect.relevance import FIT_THRESHOLD, fit_probability  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
 from satchel.detect.tokenizer import GoalText, embedding_texts, file_stamp, terms_of  # noqa: E402  # noqa: E402
 

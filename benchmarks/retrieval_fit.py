@@ -8,7 +8,7 @@ on all sets the same way, but for `toollens_test`: its documents are records of 
 together, nothing like a description. Nothing is fitted on it. For the verdict a logistic function
 is fitted on requests with and without their right skill, among all skills of a set and among 30
 drawn by chance, each set weighing the same. Nothing here is part of the package; the constants it
-prints stand in `detect/ranking.py`.
+prints stand in `detect/ranking.py` and `detect/relevance.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from minilm import Remembering, model_folder  # noqa: E402
 
 from satchel.detect.embeddings import open_embedder  # noqa: E402
 from satchel.detect.hybrid import HybridDetector  # noqa: E402
-from satchel.detect.ranking import MEANING, WORDS, FitFeatures, combine  # noqa: E402
+from satchel.detect.ranking import MEANING, WORDS, combine  # noqa: E402
+from satchel.detect.relevance import FitFeatures  # noqa: E402
 from satchel.detect.semantic import Semantic  # noqa: E402
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from satchel.detect import Detection, Detector, Match, RankExplanation
     from satchel.detect.base import IndexReport
     from satchel.detect.pipeline import SelectionPipeline
-    from satchel.explain import SkillReport
     from satchel.explain_selection import SelectionExplanation
     from satchel.library import Library, Snapshot
     from satchel.security import ScanReport
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from satchel.settings import Form, Settings
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
+    from satchel.skill_report import SkillReport
     from satchel.store.hub_client.hubs import Hubs
     from satchel.store.store import Store
     from satchel.tools.program_runner import ProgramRunner
@@ -452,7 +452,7 @@ class Satchel:
             fresh: Scan for changes first.
         """
         from satchel.doctor import tool_name_conflicts
-        from satchel.explain import report_skill
+        from satchel.skill_report import report_skill
 
         snapshot = self.library.refresh() if fresh else self.library.snapshot()
         account = self.preview(budget, snapshot=snapshot).account

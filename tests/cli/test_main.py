@@ -15,7 +15,7 @@ from satchel.errors import AccessDenied, MissingExtra, NotFound, SettingsError, 
 # What a plain `satchel list` must not wait for.
 HEAVY = {
     "click", "yaml", "json", "dataclasses", "pathlib", "inspect", "logging", "shutil", "tomllib",
-    "unicodedata", "hashlib", "difflib", "satchel.skill.reader", "satchel.explain",
+    "unicodedata", "hashlib", "difflib", "satchel.skill.reader", "satchel.skill_report",
     "satchel.catalogue",
 }  # fmt: skip
 

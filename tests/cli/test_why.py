@@ -31,9 +31,9 @@ def test_what_repeats_is_counted_and_shown_by_examples(empty):
     short = empty.run("doctor").out
     assert "name-mismatch ×12" in short
     assert short.count("differs from its folder") == 3
-    assert "… and 9 more (`satchel doctor --all`)" in short
+    assert "… and 9 more (`satchel doctor --json`)" in short
     assert short.count("→ Make the name and the folder equal") == 1
-    assert empty.run("doctor", "--all").out.count("differs from its folder") == 12
+    assert empty.run("doctor", "--json").out.count("differs from its folder") == 12
 
 
 def test_where_only_locked_skills_are_used_trust_is_no_advice(terminal):

@@ -12,8 +12,7 @@ import onnx
 import pytest
 
 from satchel.detect.embeddings import open_embedder
-from satchel.detect.embeddings.coverage import covered_scripts
-from satchel.detect.embeddings.local_model import OnnxEmbedder
+from satchel.detect.embeddings.local_model import OnnxEmbedder, covered_scripts
 from satchel.errors import ModelFailed, NotFound, SettingsError
 from tiny_models import SIZE, VOCAB, write_onnx, write_tokenizer
 

@@ -365,7 +365,7 @@ def browser(world: World) -> tuple[str, str]:
 DOORS: dict[str, Driver] = {
     "list": lambda world: world.command("list"),
     "list --all": lambda world: ("", "\n".join(world.command("list", "--all"))),
-    "doctor": lambda world: ("", world.command("doctor", "--all")[0].replace("\n    ", " ")),
+    "doctor": lambda world: ("", world.command("doctor")[0].replace("\n    ", " ")),
     "show": shown("show"),
     "show --as-model": each("show", "--as-model"),
     "search": each("search", asked="use the {} skill"),

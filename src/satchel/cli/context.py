@@ -133,7 +133,7 @@ class CliContext:
 
     def not_found(self, name: str) -> NotFound | SkillBroken:
         """Make the error for an unknown skill: its file is broken, or the name is misspelt."""
-        from satchel.explain import names_like, problems_named
+        from satchel.skill_report import names_like, problems_named
 
         library = self.satchel.library
         snapshot = library.snapshot()

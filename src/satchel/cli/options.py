@@ -124,10 +124,10 @@ def input_option(function: Callable[..., Any]) -> Callable[..., Any]:
                         help=say("A value for the plan's inputs."))(function)  # fmt: skip
 
 
-def limit_option(default: int | None = None) -> Callable[..., Any]:
+def limit_option() -> Callable[..., Any]:
     """`--limit N`, at least 1."""
     text = say("Maximum number of rows.")
-    return click.option("--limit", type=WholeNumber(1), default=default, metavar="N", help=text)
+    return click.option("--limit", type=WholeNumber(1), metavar="N", help=text)
 
 
 def server_options(port: int) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from satchel.cli.context import confirm
 from satchel.cli.options import OneOf, dry_run_option, yes_option
 from satchel.errors import Incomplete, Refused, SatchelError
 from satchel.i18n import say
-from satchel.presentation.wording import names_of
+from satchel.presentation.change_words import names_of
 from satchel.store.plan import patch_of, verdict_words
 
 if TYPE_CHECKING:

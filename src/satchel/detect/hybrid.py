@@ -36,16 +36,18 @@ from satchel.detect.match_reasons import (
     skills_with_all,
 )
 from satchel.detect.ranking import (
-    FIT_THRESHOLD,
     MEANING,
-    MIN_LIBRARY_SKILLS,
     OF_WORDS,
     WORDS,
-    FitFeatures,
     RankedSkill,
     Signal,
     combine,
     drop_near_duplicates,
+)
+from satchel.detect.relevance import (
+    FIT_THRESHOLD,
+    MIN_LIBRARY_SKILLS,
+    FitFeatures,
     fit_probability,
     irrelevant_builtins,
 )

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from satchel._optional import require
 from satchel.detect.embeddings.base import EXTRA
 from satchel.detect.embeddings.store import VectorStore
-from satchel.detect.ranking import MIN_LIBRARY_SKILLS, Signal
+from satchel.detect.ranking import Signal
+from satchel.detect.relevance import MIN_LIBRARY_SKILLS
 from satchel.detect.tokenizer import clauses, embedding_texts
 from satchel.errors import ModelFailed, Refused, SatchelError
 from satchel.i18n import say

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from satchel.errors import NotFound, Refused
 from satchel.i18n import render, say
-from satchel.presentation.findings import TONES, show_finding
-from satchel.presentation.skills import scope_place, scope_words
-from satchel.presentation.wording import (
+from satchel.presentation.change_words import (
     about_step,
     change_word,
     difference_rows,
@@ -19,6 +17,8 @@ from satchel.presentation.wording import (
     history_words,
     names_of,
 )
+from satchel.presentation.findings import TONES, show_finding
+from satchel.presentation.skills import scope_place, scope_words
 from satchel.skill.file_tree import FolderTree
 from satchel.store.plan import patch_one, verdict_words
 

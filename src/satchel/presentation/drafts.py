@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from satchel.catalogue.catalogue import entry_of
 from satchel.errors import InvalidInput, Refused
 from satchel.i18n import say
+from satchel.presentation.change_words import counted
 from satchel.presentation.files import read_bytes
 from satchel.presentation.findings import MARKS, TONES
 from satchel.presentation.skills import listing_words, scope_place, state_words
-from satchel.presentation.wording import counted
 from satchel.skill.document import MANIFEST
 from satchel.skill.metadata import NAME, id_of
 from satchel.skill.model import Skill

@@ -24,6 +24,7 @@ from satchel.errors import (
 from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource, read_lock
 from satchel.skill.file_tree import FolderTree, MemoryTree
+from satchel.skill.problems import PROBLEMS
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
 from satchel.store.install_state import verify_one
 from satchel.store.journal import SkillChange, refuse_repository
@@ -240,7 +241,6 @@ class Store:
         self,
         names: Iterable[str] = (),
         *,
-        ref: str = "",
         discard_edits: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> ChangePlan:
@@ -248,7 +248,6 @@ class Store:
 
         Args:
             names: The skills; all with a source when empty.
-            ref: Another branch, tag or commit; only for one skill.
             discard_edits: Replace edits by the source's version; `undo` restores them.
             progress: As in `plan_import`.
         """
@@ -259,7 +258,6 @@ class Store:
             lambda builder: plan_update(
                 builder,
                 chosen,
-                ref=ref,
                 discard_edits=discard_edits,
                 signer=self._signer,
                 progress=progress,
@@ -369,7 +367,7 @@ class Store:
         steps = [_with_reason(step, accept_risk) for step in steps if step not in left]
         if not steps:
             if left:
-                raise _blocked(left)
+                raise _blocked(left, plan.op)
             repaired = (*plan.stage.repaired, *recover(self.scope))
             return Receipt(0, repaired=repaired, kept=kept)
         pending = PendingChange(
@@ -480,7 +478,7 @@ class Store:
                 raise step.error
         blocked = [step for step in plan.blocked if not self._accepted(step)]
         if blocked and not accept_risk:
-            raise _blocked(blocked)
+            raise _blocked(blocked, plan.op)
 
     def verify(
         self, names: Iterable[str] = (), *, progress: Callable[[int, int], None] | None = None
@@ -568,10 +566,12 @@ class Store:
             return ChangePlan(op, self.scope, steps, stage, stack.pop_all())
 
 
-def _blocked(steps: Sequence[ChangeStep]) -> Blocked:
+def _blocked(steps: Sequence[ChangeStep], op: str) -> Blocked:
+    hint = say("Read what it found; to install it all the same, give `--accept-risk WHY`")
+    if op == "lock":  # it is installed already
+        hint = say(PROBLEMS["blocked"].fix, name=steps[0].id)
     return Blocked(
-        say("The scan blocked {names}", names=join_names(f"`{step.id}`" for step in steps)),
-        say("Read what it found; to install it all the same, give `--accept-risk WHY`"),
+        say("The scan blocked {names}", names=join_names(f"`{step.id}`" for step in steps)), hint
     )
 
 

@@ -39,7 +39,6 @@ def plan_update(
     builder: StepBuilder,
     entries: Sequence[LockEntry],
     *,
-    ref: str = "",
     discard_edits: bool = False,
     signer: Callable[[Tree], str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -49,7 +48,7 @@ def plan_update(
     for entry in entries:
         if entry.place.kind not in _KINDS_WITHOUT_UPDATES:
             place = entry.place
-            groups.setdefault((place.kind, place.url, ref or place.ref), []).append(entry)
+            groups.setdefault((place.kind, place.url, place.ref), []).append(entry)
     total = sum(map(len, groups.values()))
     at = 0
     for (_, _, wanted), members in groups.items():

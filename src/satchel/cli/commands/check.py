@@ -24,7 +24,7 @@ from satchel.cli.context import (
 from satchel.cli.options import all_option, flag_option
 from satchel.errors import NotFound, SatchelError
 from satchel.i18n import join_names, say
-from satchel.presentation.wording import counted
+from satchel.presentation.change_words import counted
 from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:

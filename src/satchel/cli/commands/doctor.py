@@ -9,7 +9,7 @@ from satchel._fs import is_inside
 from satchel.cli.commands.show import checked, count_problems, counted, show_problems
 from satchel.cli.console import SEVERITIES, one_line, write_json
 from satchel.cli.context import command, with_progress
-from satchel.cli.options import all_option, flag_option
+from satchel.cli.options import flag_option
 from satchel.i18n import say
 from satchel.library.snapshot import find_broken
 from satchel.presentation.findings import unique_problems
@@ -38,12 +38,10 @@ class LocationProblems(NamedTuple):
 @command(
     say("Show all problems, with fixes."),
     "satchel doctor",
-    "satchel doctor --all",
     "satchel doctor --strict --json",
 )
-@all_option(say("Show repeated problems one by one."))
 @flag_option("--strict", say("Warnings count as errors."))
-def doctor(session: CliContext, everything: bool, strict: bool, as_json: bool) -> int:
+def doctor(session: CliContext, strict: bool, as_json: bool) -> int:
     """Read every skill in full."""
     session.warns = False  # they are among the problems
     satchel = session.satchel
@@ -68,7 +66,7 @@ def doctor(session: CliContext, everything: bool, strict: bool, as_json: bool) -
         for at, location in enumerate(groups):
             if at:
                 session.out.line()
-            _print_location(session.out, location, everything=everything)
+            _print_location(session.out, location)
         session.err.line(checked(files, counts))
         session.print_root()
     return 1 if counts["errors"] or (strict and counts["warnings"]) else 0
@@ -95,18 +93,14 @@ def _holds(location: Location, path: str) -> bool:
     return is_inside(path, location.path)
 
 
-def _print_location(out: Screen, location: LocationProblems, *, everything: bool) -> None:
+def _print_location(out: Screen, location: LocationProblems) -> None:
     """Print one location: single problems by file, then repeated ones."""
     words = counted(**count_problems(location.problems))
     out.line(words, "dim", hang="  ", lead=[(one_line(location.title), "bold"), ("  ", "")])
     by_code: dict[str, list[Problem]] = {}
     for problem in location.problems:
         by_code.setdefault(problem.code, []).append(problem)
-    many = (
-        {}
-        if everything
-        else {code: rows for code, rows in by_code.items() if len(rows) > _MAX_EXAMPLES}
-    )
+    many = {code: rows for code, rows in by_code.items() if len(rows) > _MAX_EXAMPLES}
     by_file: dict[str, list[Problem]] = {}
     for problem in location.problems:
         if problem.code not in many:
@@ -128,7 +122,7 @@ def _print_location(out: Screen, location: LocationProblems, *, everything: bool
             if not shared:
                 out.line(one_line(problem.fix), "", "      → ")
         more = say("… and {count} more", count=len(rows) - _MAX_EXAMPLES)
-        out.line(f"{more} (`satchel doctor --all`)", "dim", "    ")
+        out.line(f"{more} (`satchel doctor --json`)", "dim", "    ")
         if shared:
             out.line(one_line(fix), "", "    → ")
 

@@ -9,8 +9,8 @@ import click
 
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import command, no_such, short_path, skill_argument
-from satchel.cli.options import AnyPath, yes_option
-from satchel.cli.plan_prompt import ask
+from satchel.cli.options import AnyPath
+from satchel.errors import Conflict
 from satchel.i18n import say
 from satchel.skill.file_tree import hash_tree
 from satchel.store.disk_errors import disk_errors_as_refusal
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     type=AnyPath(dir_okay=False),
     help=say("Default: {value}.", value="NAME.zip"),
 )
-@yes_option()
-def export(session: CliContext, name: str, output: str | None, yes: bool, as_json: bool) -> int:
+def export(session: CliContext, name: str, output: str | None, as_json: bool) -> int:
     """Write an archive of any skill of the library."""
     from satchel.library.integrity import tree_of
     from satchel.store.export import write_archive
@@ -45,11 +44,11 @@ def export(session: CliContext, name: str, output: str | None, yes: bool, as_jso
         target = os.path.join(target, f"{os.path.basename(skill.base_dir)}.zip")
     if not os.path.isdir(os.path.dirname(target)):
         raise no_such(say("folder"), os.path.dirname(target))
-    if os.path.exists(target) and not yes:
-        reason = say("`{path}` exists", path=one_line(short_path(target)))
-        if not ask(session, reason):
-            session.err.line(say("Nothing was changed"))
-            return 0
+    if os.path.exists(target) and not output:
+        raise Conflict(
+            say("`{path}` exists", path=one_line(short_path(target))),
+            hint=say("To replace it: `--output {path}`", path=os.path.basename(target)),
+        )
     with disk_errors_as_refusal(target):
         tree = subtree(tree_of(skill))
         made = write_archive(tree, target, prefix=os.path.basename(skill.base_dir))

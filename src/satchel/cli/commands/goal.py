@@ -32,7 +32,6 @@ from satchel.cli.options import (
     AnyPath,
     OneOf,
     cannot_combine,
-    limit_option,
     wrong_form,
     yes_option,
 )
@@ -43,8 +42,8 @@ from satchel.goals.model import OVER, GoalState
 from satchel.goals.plan_checks import order
 from satchel.goals.reports import last_event_time, pack
 from satchel.i18n import say
+from satchel.presentation.change_words import names_of
 from satchel.presentation.goals import goal_row, last_steps
-from satchel.presentation.wording import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
 
 _MAX_OUTPUT_CHARS = 4_000
 """Longer output is cut; `--json` and `--step` print all of it."""
+_MAX_ROWS, _MAX_JSON_ROWS = 50, 10_000
 
 
 goal = group(
@@ -103,21 +103,23 @@ goal = group(
     type=OneOf(get_args(GoalState)),
     help=say("Only goals in this state; repeatable."),
 )
-@limit_option(50)
 def list_(
     session: CliContext,
     engine: str | None,
     states: tuple[GoalState, ...],
-    limit: int,
     as_json: bool,
 ) -> int:
     """Print a row for each goal."""
+    most = _MAX_JSON_ROWS if as_json else _MAX_ROWS
 
     async def load() -> list[GoalSummary]:
         async with open_engine(session, engine) as place:
-            return await place.list(states=states, limit=limit)
+            return await place.list(states=states, limit=most)
 
     found = asyncio.run(load())
+    if len(found) == most:
+        text = say("Only {count} are shown; see `--json` and `--state`", count=most)
+        session.err.line(text, "dim")
     if as_json:
         write_json([summary_dict(one) for one in found])
         return 0
@@ -138,8 +140,6 @@ def list_(
     styles = [(STYLES[one.state], "bold", STYLES[one.state], "", "dim", "") for one in found]
     head = ("", say("goal"), say("state"), say("steps"), say("started"), say("description"))
     session.out.table(head, rows, styles)
-    if len(found) == limit:
-        session.err.line(say("Only {count} are shown; see `--limit`", count=limit), "dim")
     return 0
 
 

@@ -27,7 +27,7 @@ from satchel.doctor import content_problem
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.locations import source_words
-from satchel.presentation.wording import counted
+from satchel.presentation.change_words import counted
 from satchel.skill.fields import FIELDS, correct_spelling
 from satchel.skill.problems import Problem
 

@@ -9,7 +9,7 @@ from satchel.cli.context import command
 from satchel.cli.options import flag_option
 from satchel.cli.plan_prompt import open_store, print_repairs, scope_option
 from satchel.i18n import say
-from satchel.presentation.wording import names_of, undone_words
+from satchel.presentation.change_words import names_of, undone_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

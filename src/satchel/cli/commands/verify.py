@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from satchel.cli.console import count_skills, one_line, plural, write_json
 from satchel.cli.context import ProgressBar, command, skill_argument
 from satchel.cli.options import flag_option, yes_option
-from satchel.cli.plan_prompt import RISK, confirm_and_apply, open_store, scope_option
+from satchel.cli.plan_prompt import confirm_and_apply, open_store, scope_option
 from satchel.i18n import say
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ _MAX_FILES_SHOWN = 20
 @skill_argument("names", nargs=-1)
 @flag_option("--strict", say("Warnings count as errors."))
 @flag_option("--accept", say("Record your edits in the lockfile."))
-@click.option("--accept-risk", metavar="WHY", default="", help=RISK)
 @yes_option()
 @scope_option
 def verify(
@@ -46,7 +43,6 @@ def verify(
     names: tuple[str, ...],
     strict: bool,
     accept: bool,
-    accept_risk: str,
     yes: bool,
     scope: str,
     as_json: bool,
@@ -54,7 +50,7 @@ def verify(
     """Print a row for each skill, and the files that differ."""
     store = open_store(session, scope)
     if accept:
-        return _accept(session, store, names, yes=yes, accept_risk=accept_risk, as_json=as_json)
+        return _accept(session, store, names, yes=yes, as_json=as_json)
     with ProgressBar(say("Checking")) as progress:
         found = store.verify(names, progress=lambda done, total: progress("", done, total))
     drifted = [item for item in found if item.drifted]

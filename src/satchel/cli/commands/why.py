@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
-    from satchel.explain import SkillReport
     from satchel.explain_selection import SelectionExplanation
     from satchel.presentation.skill_page import SelectionShown
+    from satchel.skill_report import SkillReport
 
 _MAX_GOAL_CHARS = 200
 

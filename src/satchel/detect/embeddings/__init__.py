@@ -1,9 +1,8 @@
 """Embeddings: vectors of texts, for comparing a request with skills by meaning.
 
 `base` defines the `Embedder` protocol, `open_embedder` opens the model that the setting
-`embeddings` names, `local_model` and `endpoint` implement it. `coverage` detects which scripts a
-model supports, and `store` persists the vectors of skills. numpy is imported only in this package,
-and only on first use.
+`embeddings` names, `local_model` and `endpoint` implement it. `store` persists the vectors of
+skills. numpy is imported only in this package, and only on first use.
 """
 
 from __future__ import annotations

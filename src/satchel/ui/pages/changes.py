@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from satchel.errors import Blocked, Incomplete, InvalidInput, SatchelError
 from satchel.i18n import say
+from satchel.presentation.change_words import undone_words
 from satchel.presentation.changes import (
     REST,
     done_words,
@@ -22,7 +23,6 @@ from satchel.presentation.changes import (
 )
 from satchel.presentation.drafts import Remark, remark_of
 from satchel.presentation.skills import find_file, find_skill, key_of, show_scopes
-from satchel.presentation.wording import undone_words
 from satchel.store.store import Receipt
 from satchel.store.undo import Undone
 from satchel.ui.flash import Flash
