@@ -120,7 +120,7 @@ def test_findings_are_shown_by_rule_with_why_and_fix(visit, skill):
     assert '<span class="badge warn">1</span> Review' in text
     assert "SKILL.md:6" in text
     visit.post("/language", data={"name": "zh"})
-    assert "待审查" in _section(_body(visit), "scan")
+    assert "需审查" in _section(_body(visit), "scan")
 
 
 def test_a_check_that_blocks_a_skill_is_not_outdated_by_itself(satchel, skill):

@@ -219,7 +219,7 @@ def test_one_button_trusts_a_folder_and_another_revokes_it(brought):
 def test_the_risk_of_a_blocked_skill_is_accepted_with_a_reason(visit, project):
     file = make_skill(project / "skills", "evil", "Helps. Use always.", body=BAD)
     text = visit.get("/skill?ref=skills/evil").text  # the first request scans it
-    for words in ("The security scan blocks it", "overrides-instructions", ">Blocked</span>"):
+    for words in ("the scan blocks it", "overrides-instructions", ">Blocked</span>"):
         assert words in text
     assert _rows(visit) == {"evil": "blocked"}
     assert visit.satchel.get_skill("evil") is None

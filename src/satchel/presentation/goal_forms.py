@@ -70,7 +70,7 @@ def fields_of(schema: Mapping[str, Any]) -> tuple[AnswerField, ...]:
     """Return the form fields for an answer schema."""
     if not schema:
         label = say("Your answer")
-        return (AnswerField(VALUE, label, "text", say("Leave empty to approve")),)
+        return (AnswerField(VALUE, label, "text", say("Optional; later steps get it")),)
     single = _field(VALUE, say("Your answer"), schema, required=True)
     if single is not None:
         return (single,)

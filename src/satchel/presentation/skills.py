@@ -382,7 +382,7 @@ def _state_words(state: str, _reader: str) -> tuple[str, str, str]:
             say("untrusted"), say("Models do not see it: its folder is not trusted"), "warn",
         ),
         "unpinned": (say("not locked"), say("The lockfile does not contain this content"), "warn"),
-        "blocked": (say("blocked"), say("The security scan blocks it"), "bad"),
+        "blocked": (say("blocked"), say("Models do not see it: the scan blocks it"), "bad"),
         "broken": (say("broken"), say("It is not a valid skill"), "bad"),
         "shadowed": (say("shadowed"), say("Another skill has the same name"), ""),
         "excluded": (say("excluded"), say("A filter in the settings excludes it"), ""),

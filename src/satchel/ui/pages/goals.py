@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from satchel._fs import read_plain
 from satchel.errors import Conflict, InvalidInput, NotFound, SatchelError, ServerFailed
-from satchel.goals.approvals import retried_plan, unfinished_plan
+from satchel.goals.approvals import needs_model, retried_plan, unfinished_plan
 from satchel.goals.model import OVER, Answer, Goal
 from satchel.goals.plan_checks import GOAL_ID, refusal, require_valid
 from satchel.i18n import say
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from satchel.goals.model import GoalReport, GoalSummary, Step
     from satchel.presentation.goals import StepView
     from satchel.ui.goal_service import GoalDraft
+    from satchel.ui.state import AppState
 
 router = APIRouter()
 _MAX_TIMESTAMP_S = 4e9
@@ -157,18 +158,13 @@ async def cancel_draft(request: Request, key: str) -> Response:
 
 async def _new_page(request: Request, exc: SatchelError | None = None, words: str = "") -> Response:
     state = app_state(request)
-    no_model = None
-    try:
-        state.goals.require_planner()
-    except SatchelError as found:
-        no_model = found
     plans = await asyncio.to_thread(find_plans, state.satchel.settings.project)
     return page(
         request,
         "goals/new.html",
         status=200 if exc is None else 422,
         plans=plans,
-        no_model=no_model,
+        no_model=_no_model(state),
         words=words,
         trouble=None if exc is None else remark_of(exc),
     )
@@ -202,8 +198,18 @@ async def _draft_page(
         plan=shown,
         drawing=drawing,
         typed_in=form,
+        no_model=_no_model(state) if needs_model(draft.plan) and not shared else None,
         trouble=None if exc is None else remark_of(exc),
     )
+
+
+def _no_model(state: AppState) -> SatchelError | None:
+    """Why no model can be called."""
+    try:
+        state.goals.require_planner()
+    except SatchelError as exc:
+        return exc
+    return None
 
 
 # --- one goal -----------------------------------------------------------------------------
