@@ -246,6 +246,8 @@ def test_one_button_trusts_what_a_folder_brings(come, tmp_path):
         expect(banner).to_contain_text("Scan: 1 blocked")
         banner.get_by_role("link", name="Review").click()
         expect(row(page, "dig-holes")).to_contain_text("Untrusted")
+        expect(row(page, "dig-holes")).not_to_contain_text("Blocked")
+        expect(row(page, "helper").get_by_text("Blocked")).to_be_visible()
         page.get_by_role("button", name="Trust this folder").click()
         expect(page.get_by_role("status").first).to_contain_text("This folder is trusted")
         expect(banner).to_have_count(0)

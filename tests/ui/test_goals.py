@@ -336,6 +336,8 @@ def test_words_and_steps_need_a_model(monkeypatch, request):
     refused = visit.post("/goals/+new", data={"words": "Report the week"})
     assert refused.status_code == 422
     assert "Report the week" in refused.text, "what was typed is kept"
+    file = {"file": ("a.yaml", "goal: Go\nsteps:\n  - {id: a, action_type: llm, prompt: Go}\n")}
+    assert "No model is configured" in visit.get(draft_of(visit, files=file)).text
     elsewhere.run("week", *ASKING)
     answer = visit.post("/goals/week/answer", data={"step": "review"})
     assert answer.status_code == 422

@@ -114,6 +114,7 @@ def test_findings_are_shown_by_rule_with_why_and_fix(visit, skill):
     assert '<span class="badge bad">1</span> Blocked' in text
     assert 'id="scan-overrides-instructions"' in text
     assert "SKILL.md:6" in text
+    assert '<span class="small pale"><bdi>alpha</bdi></span>' in text  # its row names the skill
     visit.satchel.accept_risk("alpha", "a joke")
     assert visit.post("/health", headers={"HX-Request": "true"}).status_code == 200
     text = _section(_body(visit), "scan")
