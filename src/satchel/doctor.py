@@ -143,9 +143,11 @@ def _author_problems(skill: Skill) -> Iterable[Problem]:
     if skill.origin.remote:  # nothing is fetched for a check
         return skill.problems
     try:
-        return validate_folder(skill.path)
+        found = validate_folder(skill.path)
     except SatchelError as exc:
         return [Problem("unreadable", skill.path, values={"reason": exc.message})]
+    # The folder of a skill at a project's root has any name.
+    return [one for one in found if skill.head.id or one.code != "name-mismatch"]
 
 
 def _not_offered(

@@ -23,6 +23,10 @@ MAX_WORDS_SHOWN = 6
 _MAX_LATIN_WORD_CHARS, _MAX_CJK_WORD_CHARS = 32, 6
 _DEMONSTRATIVES = frozenset("这那哪每各某這")
 """First characters of words such as 这份."""
+_REQUEST_WORDS = frozenset(
+    ["show", "give", "tell", "find", "get", "make", "list", "help", "need", "want", "top", "best"]
+)
+"""Words of requests that say nothing about a skill."""
 _MIN_SCORE_SHOWN = 0.005
 
 
@@ -177,6 +181,8 @@ def significant_words(words: Iterable[str]) -> list[str]:
         plain = "".join(char for char in word.casefold() if char.isalnum())
         latin = plain.isascii()
         if not plain or plain.isdigit() or plain in STOPWORDS or plain in DENSE_STOPWORDS:
+            continue
+        if plain in _REQUEST_WORDS:
             continue
         most = _MAX_LATIN_WORD_CHARS if latin else _MAX_CJK_WORD_CHARS
         if len(plain) > most or len(word.split()) > 1 or all(char in STOP_SIGNS for char in plain):

@@ -224,6 +224,8 @@ _SKIPPED = frozenset((".git", "node_modules", ".satchel"))
 def skill_folders(context: CliContext, word: str) -> list[str]:
     """The folders that a name or a path means: a skill's own, or those of all skills below it.
 
+    A skill in the current folder precedes an installed one of the same name.
+
     A file other than a SKILL.md is returned as it is, and so is a folder without skills.
 
     Raises:
@@ -234,7 +236,8 @@ def skill_folders(context: CliContext, word: str) -> list[str]:
     from satchel.library.locations import local_folder
 
     path, library = os.path.abspath(os.path.expanduser(word)), context.satchel.library
-    if os.sep not in word and (skills := library.find(word)):
+    here = os.path.isfile(path) or _is_skill_folder(path)
+    if not here and os.sep not in word and (skills := library.find(word)):
         return [local_folder(skills[0])]
     if os.path.isfile(path):
         is_skill = os.path.basename(path).lower() in _SKILL_FILES
@@ -246,6 +249,8 @@ def skill_folders(context: CliContext, word: str) -> list[str]:
             if any(name.lower() in _SKILL_FILES for name in files):
                 found.append(root)
                 folders.clear()
+            below = [os.path.join(root, name) for name in folders]
+            found += [one for one in below if os.path.islink(one) and _is_skill_folder(one)]
         return found or [path]
     if os.sep in word:
         raise no_such(say("folder"), word)
@@ -254,6 +259,13 @@ def skill_folders(context: CliContext, word: str) -> list[str]:
         return broken[:1]
     tools = library.tools().find(word)
     return [local_folder(tools[0].skill if tools else context.find(word)[0])]
+
+
+def _is_skill_folder(path: str) -> bool:
+    try:
+        return any(name.lower() in _SKILL_FILES for name in os.listdir(path))
+    except OSError:
+        return False
 
 
 def broken_folders(context: CliContext) -> list[str]:

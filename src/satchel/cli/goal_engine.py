@@ -156,10 +156,9 @@ def limits_of(table: Any) -> dict[str, Limit]:
 
     found: dict[str, Limit] = {}
     for provider, row in cast("dict[str, dict[str, Any]]", table).items():
-        kinds = {"per_second": (int, float), "at_once": int}
+        kinds = {"per_second": (int, float), "at_once": (int,)}
         if not all(
-            isinstance(one, kinds.get(key, ())) and 0 < one < float("inf")
-            for key, one in row.items()
+            type(one) in kinds.get(key, ()) and 0 < one < float("inf") for key, one in row.items()
         ):
             form = "{ per_second = 5, at_once = 3 }"
             raise SettingsError(wrong_form(f"limits.{provider}", form, str(row)).message)

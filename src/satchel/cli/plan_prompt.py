@@ -237,6 +237,13 @@ def _show_diff(session: CliContext, plan: ChangePlan) -> None:
         session.out.data(patch_of(*step_trees(plan, step), step.id))
 
 
+def _left_words(plan: ChangePlan, receipt: Receipt) -> str:
+    names = _names(receipt.left)
+    if plan.op == "lock":  # installed already: `trust` accepts the risk
+        return say("Blocked by the scan: {names}", names=names)
+    return say("Blocked: {names}; `--accept-risk WHY` installs it anyway", names=names)
+
+
 def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> None:
     """Print the result: paths on stdout, messages on stderr."""
     from satchel.presentation.changes import result_words
@@ -248,9 +255,7 @@ def print_receipt(session: CliContext, plan: ChangePlan, receipt: Receipt) -> No
             session.out.data(os.path.join(plan.scope.folder, step.id))
     err = session.err  # flushes the paths above
     if receipt.left:
-        names = _names(receipt.left)
-        text = say("Blocked: {names}; `--accept-risk WHY` installs it anyway", names=names)
-        err.line(text, "red")
+        err.line(_left_words(plan, receipt), "red")
     if refused := plan.of_kind("refused"):
         err.line(say("Skipped: {names}", names=_names(refused)), "yellow")
     if not receipt.done:

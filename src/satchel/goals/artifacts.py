@@ -103,9 +103,17 @@ class FolderArtifacts:
         return os.path.join(self._folder, "goals", goal)
 
     async def put(self, data: bytes) -> str:
-        """Write bytes once."""
+        """Write bytes once. When cancelled, it waits for the thread: no file follows a removal."""
         digest = digest_of(data)
-        await asyncio.to_thread(_write, self._path(self._goal, digest), data)
+        write = asyncio.to_thread(_write, self._path(self._goal, digest), data)
+        task = asyncio.ensure_future(write)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            while not task.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
+            raise
         return artifact_name(self._goal, digest)
 
     async def get(self, name: str) -> bytes:

@@ -177,8 +177,7 @@ def _as_json(inputs: Mapping[str, Any]) -> dict[str, Any]:
         return json.loads(json.dumps(dict(inputs), allow_nan=False))
     except (TypeError, ValueError) as exc:
         raise InvalidInput(
-            say("An input is not JSON: {reason}", reason=str(exc)),
-            say("Correct it"),
+            say("An input is not JSON: {reason}", reason=str(exc)), say("Correct it")
         ) from exc
 
 
@@ -351,10 +350,7 @@ def fill_prompt(
         InvalidInput: the template has no `{{skills}}`.
     """
     if not any(found[1] == "skills" for found in _PLACE.finditer(template)):
-        raise InvalidInput(
-            say("There is no `{key}`", key="{{skills}}"),
-            say("Write it"),
-        )
+        raise InvalidInput(say("There is no `{key}`", key="{{skills}}"), say("Write it"))
     names = ", ".join(f"`{clean(name)}`" for name in inputs)
     blocks = {
         "skills": _skills(skills),

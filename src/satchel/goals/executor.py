@@ -24,15 +24,7 @@ from satchel.i18n import Message, join_messages
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from satchel.goals.model import (
-        Answer,
-        Goal,
-        GoalReport,
-        GoalState,
-        Plan,
-        Step,
-        Usage,
-    )
+    from satchel.goals.model import Answer, Goal, GoalReport, GoalState, Plan, Step, Usage
 
 
 class RunProgress:

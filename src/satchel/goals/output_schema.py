@@ -130,11 +130,7 @@ def _range_violations(value: Any, rules: Mapping[str, Any], at: str) -> Iterator
 
 
 def _object_violations(
-    value: dict[str, Any],
-    rules: Mapping[str, Any],
-    where: str,
-    at: str,
-    depth: int,
+    value: dict[str, Any], rules: Mapping[str, Any], where: str, at: str, depth: int
 ) -> Iterator[str]:
     fields = fields_of(rules) or {}
     for name in rules.get("required") or ():

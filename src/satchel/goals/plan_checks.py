@@ -194,9 +194,7 @@ RULES: dict[str, PlanRule] = {
     "bad-choice": _VALUE,
     # One step.
     "bad-id": PlanRule(
-        "error",
-        "`{name}` is not a valid name",
-        "Use letters, digits, `-` and `_`, at most 64",
+        "error", "`{name}` is not a valid name", "Use letters, digits, `-` and `_`, at most 64"
     ),
     "same-id": _TWICE,
     "unknown-need": _UNKNOWN,
@@ -207,9 +205,7 @@ RULES: dict[str, PlanRule] = {
     "unknown-skill": _UNKNOWN,
     "unknown-tool": _UNKNOWN,
     "odd-field": PlanRule(
-        "error",
-        "Step `{step}` is of the type `{kind}`, which has no `{key}`",
-        "Remove it",
+        "error", "Step `{step}` is of the type `{kind}`, which has no `{key}`", "Remove it"
     ),
     "bad-reference": PlanRule(
         "error",

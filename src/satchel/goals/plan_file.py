@@ -144,12 +144,7 @@ PLAN: dict[str, PlanField] = {
     "steps": PlanField(
         "list",
         "a list",
-        {
-            "type": "array",
-            "items": _object(STEP, ("id",)),
-            "minItems": 1,
-            "maxItems": MAX_STEPS,
-        },
+        {"type": "array", "items": _object(STEP, ("id",)), "minItems": 1, "maxItems": MAX_STEPS},
         "What is to be done; each begins when all it needs has ended",
     ),
 }

@@ -296,8 +296,8 @@ def read_document(text: str, most: int) -> YamlDocument:
     if text.lstrip()[:1] == "{":
         import json
 
-        with suppress(ValueError, RecursionError):  # else a flow mapping of YAML
-            return YamlDocument(json.loads(text, object_pairs_hook=_unique))
+        with suppress(ValueError, RecursionError):  # NaN; else a flow mapping of YAML
+            return YamlDocument(json.loads(text, object_pairs_hook=_unique, parse_constant=int))
     node = _compose(text, most)
     document = YamlDocument(None if node is None else plain(node))
     if node is not None:

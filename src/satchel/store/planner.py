@@ -414,7 +414,7 @@ def _select_by_name(found: Sequence[FoundSkill], names: Sequence[str]) -> list[F
                 say("There is no skill `{name}`", name=name),
                 say("Did you mean {names}?", names=join_names(near))
                 if near
-                else say("Did you mean {names}?", names=_ids_of(found)),
+                else say("It has {names}", names=_ids_of(found)),
             )
         if len(matching) > 1:
             raise InvalidInput(

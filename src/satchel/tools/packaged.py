@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from satchel._optional import renamed
 from satchel.errors import InvalidInput
-from satchel.i18n import join_names, model_language, render, say
+from satchel.i18n import Message, join_names, language, model_language, render, say
 from satchel.settings import is_enabled
 from satchel.skill.problems import Problem
 from satchel.tools.base import Tool
@@ -452,7 +452,10 @@ class PackageTool(Tool):
         return call.answer(text, data, partial=cut, stats=answer.stats, path=answer.path)
 
     def _failed(self, call: ToolCall, exc: ToolFailed) -> Envelope:
-        message = exc.failure.message(self._language, exc.values)
+        whole = exc.failure.message(self._language, exc.values)
+        # The remedy is the model's: people get the problem, in their language.
+        problem = exc.failure.message(language(), exc.values, short=True)
+        message = Message("{whole}", people="{problem}", whole=whole, problem=problem)
         return call.fail(exc.failure.code, message, "", {"failure": exc.failure.id})
 
     def _say(self, text: Text, **values: object) -> str:

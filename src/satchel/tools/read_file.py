@@ -343,8 +343,11 @@ class ReadFileTool(Tool):
         where = uri or where
         real = os.path.realpath(full)
         state = state_at(self._library, real)
-        if state == "excluded" or (self._settings.reading.scope == "skills" and state != "active"):
-            return call.fail("ACCESS_DENIED", *_no_skill_file(shown), path=where)
+        # An address never leads to the rest of a project whose root is a skill.
+        only_skills = uri or self._settings.reading.scope == "skills"
+        if state == "excluded" or (only_skills and state != "active"):
+            denied = call.fail("ACCESS_DENIED", *_no_skill_file(shown), path=where)
+            return _unknown_address(call, shown) if uri else denied
         if stat.S_ISDIR(info.st_mode) and _same(real, info):
             return self._folder(call, descriptor, real, shown, where)
         if not stat.S_ISREG(info.st_mode):

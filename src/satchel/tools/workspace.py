@@ -44,13 +44,20 @@ class Failure(NamedTuple):
     remedy: Text
     """The next step, in the imperative; may have fields too."""
 
-    def message(self, language: str = "en", values: Mapping[str, object] | None = None) -> str:
-        """The whole message; without values the fields stay visible."""
+    def message(
+        self,
+        language: str = "en",
+        values: Mapping[str, object] | None = None,
+        *,
+        short: bool = False,
+    ) -> str:
+        """The whole message; `short` omits the remedy. Without values the fields stay visible."""
         parts = [one.to(language) for one in (self.problem, self.value, self.remedy)]
         if values is not None:
             parts = [part.format(**values) for part in parts]
         problem, value, remedy = parts
-        return f"{problem}: {value} — {remedy}" if value else f"{problem} — {remedy}"
+        said = f"{problem}: {value}" if value else problem
+        return said if short else f"{said} — {remedy}"
 
 
 class ToolFailed(SatchelError):

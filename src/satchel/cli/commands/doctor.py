@@ -111,7 +111,7 @@ def _print_location(out: Screen, location: LocationProblems) -> None:
     order = list(SEVERITIES)
     for code, rows in sorted(many.items(), key=lambda pair: order.index(pair[1][0].severity)):
         mark, colour = SEVERITIES[rows[0].severity]
-        lead = [(f"{mark} {say(rows[0].severity)}", colour), (f" {code} ×{len(rows)}", "bold")]
+        lead = [(f"{mark} {say(rows[0].severity)}", colour), (f" {code} ×{len(rows):,}", "bold")]
         out.line("", "", "  ", lead=lead)
         fix = rows[0].fix
         shared = "{" not in PROBLEMS[code].fix or all(problem.fix == fix for problem in rows)

@@ -188,7 +188,7 @@ def _show_runners_up(out: Screen, answer: Detection) -> None:
         ["○", one_line(one.name), _fit(one, answer), format_reason(one) or NO_REASON]
         for one in answer.runners_up[:_MAX_RUNNERS_UP_SHOWN]
     ]
-    head = ["", say("did not fit"), say("fit"), say("reason")]
+    head = ["", say("not selected"), say("fit"), say("reason")]
     out.table(head, rows, [["dim", "dim", "dim", "dim"] for _ in rows])
     if len(answer.runners_up) > len(rows):
         out.line(say("… and {count} more", count=len(answer.runners_up) - len(rows)), "dim")

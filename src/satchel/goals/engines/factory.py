@@ -24,11 +24,7 @@ _TEMPORAL_PORT = "7233"
 
 
 def open_engine(
-    settings: Settings,
-    name: str | None = None,
-    runner: StepRunner | None = None,
-    *,
-    only: str = "",
+    settings: Settings, name: str | None = None, runner: StepRunner | None = None, *, only: str = ""
 ) -> Engine:
     """Create the engine of this name, or that of the settings; use it with `async with`.
 
@@ -109,7 +105,17 @@ def database_url(settings: Settings, url: str = "") -> str:
 
     One per project: a process that opens it runs the waiting steps with the skills of its own
     project.
+
+    Raises:
+        SettingsError: it is no address of SQLite or PostgreSQL.
     """
+    if url and not url.startswith(("sqlite:", "postgres")):
+        from satchel.goals.database import without_password
+
+        raise SettingsError(
+            say("`{value}` is not valid", value=without_password(url)),
+            say("Write `dbos:sqlite:///FILE` or `dbos:postgresql://USER@HOST/NAME`"),
+        )
     name = f"goals-{_project_name(settings)}.sqlite"
     return url or f"sqlite:///{os.path.join(goals_folder(settings), name)}"
 

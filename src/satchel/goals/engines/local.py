@@ -28,13 +28,7 @@ from satchel.goals.engines.local_journal import (
 from satchel.goals.executor import execute
 from satchel.goals.model import OVER, Answer, Goal, Plan, StepResult
 from satchel.goals.plan_checks import require_valid, running_steps
-from satchel.goals.reports import (
-    continued_results,
-    json_text,
-    pack,
-    summary_of,
-    unpack,
-)
+from satchel.goals.reports import continued_results, json_text, pack, summary_of, unpack
 from satchel.goals.step_runner import StepContext
 from satchel.i18n import Message, say, unpack_messages
 
