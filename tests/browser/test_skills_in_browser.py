@@ -69,15 +69,20 @@ def test_what_is_added_is_in_the_agents_next_request(visitor, house, agent):
 @pytest.mark.req("B8", "B9", "B10")
 def test_the_button_counts_what_is_ticked(visitor, house, agent, tmp_path):
     house.skill("fold-paper", "Folds paper. Use when asked.", body="# Old\n")
+    house.skill("pack-paper", "Packs paper. Use when asked.")
     with zipfile.ZipFile(tmp_path / "office.zip", "w") as archive:
         for name in ("cut-paper", "glue-paper", "fold-paper"):
             text = f"---\nname: {name}\ndescription: Does {name}. Use when asked.\n---\n# Do\n"
             archive.writestr(f"{name}/SKILL.md", text)
+            archive.writestr(f"{name}/.DS_Store", "")
+        archive.write(house.skills / "pack-paper/SKILL.md", "pack-paper/SKILL.md")
         archive.writestr("glue-paper/scripts/glue.py", "print('glue')\n")
     page = visitor.go("/skills/import")
     page.locator("#zip-file").set_input_files(tmp_path / "office.zip")
     page.locator("form[data-upload=zip] button.primary").click()
     page.wait_for_url("**/plans/**")
+    text = page.locator("main").inner_text()
+    assert (text.count("cut-paper/.DS_Store"), text.count("overwritten")) == (1, 1)
     step = page.get_by_role("region", name="glue-paper")
     expect(step).to_contain_text("Scan: ")
     step.locator("summary", has_text="2 files").click()
@@ -162,13 +167,53 @@ def test_columns_are_sorted_and_filters_are_reset(visitor):
     page.wait_for_url("**/skills")
 
 
+_IS_SEEN = """
+target => {
+  const heading = document.querySelector(`${target} h2`);
+  const box = heading.getBoundingClientRect();
+  return heading.contains(document.elementFromPoint(box.left + 3, box.top + box.height / 2));
+}
+"""
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_jump_to_a_section_shows_its_heading(come, house, width):
     page = come(house, width=width).go("/skill?ref=.agents/skills/harvest-apples")
-    page.get_by_role("navigation", name="Sections").get_by_role("link", name="Files").click()
-    top = page.locator("#files-title").evaluate("one => one.getBoundingClientRect().top")
-    tabs = page.locator(".sections").evaluate("one => one.getBoundingClientRect().bottom")
-    assert top >= tabs
+    targets = page.locator("main a[href^='#']").evaluate_all("all => all.map(one => one.hash)")
+    assert targets
+    for target in targets:
+        page.goto(f"{house.base}/skill?ref=.agents/skills/harvest-apples{target}")
+        assert page.evaluate(_IS_SEEN, target), target
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_click_anywhere_in_a_row_opens_the_skill(come, house, width):
+    page = come(house, width=width).go("/skills")
+    row(page, "harvest-apples").locator("td").last.click()
+    page.wait_for_url("**/skill?**")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_says_each_thing_once_and_has_its_actions(come, house, width):
+    page = come(house, width=width).go("/skill?ref=.agents/skills/harvest-apples")
+    main = page.locator("main")
+    project = [page.title(), page.locator("header").first.inner_text()]
+    seen = {
+        "agents": main.get_by_text("Gemini").count(),  # none is used here
+        "descriptions": main.get_by_text("Harvests apples. Use in autumn.").count(),
+        "actions": [main.get_by_text(one, exact=True).count() > 0 for one in ("Rename", "Export")],
+        "project": ["project" in text for text in project],
+    }
+    yes = [True, True]
+    assert seen == {"agents": 0, "descriptions": 1, "actions": yes, "project": yes}
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_search_marks_its_words_and_keeps_the_counts(come, house, width):
+    page = come(house, width=width).go("/skills?q=harvest many apples")
+    marks = row(page, "harvest-apples").locator("mark").count()
+    filters = "".join(page.locator("main form, main nav").all_text_contents())
+    assert (marks > 0, bool(re.search(r"\d", filters))) == (True, True)
 
 
 def test_a_phone_shows_the_first_skill_in_the_upper_half_and_nothing_overflows(come, house):

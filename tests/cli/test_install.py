@@ -227,3 +227,25 @@ def test_an_address_is_not_a_name(shop):
     done = shop.run("new", "https://example.com/skills.git", "--kind", "minimal")
     assert done.status == 2
     assert "hint: Run `satchel install https://example.com/skills.git`" in done.err
+
+
+def test_what_an_update_skips_is_named_also_after_its_edits_were_accepted(shop):
+    assert shop.run("install", "meeting-notes.zip").status == 0
+    clash(shop)
+    for words in (("update",), ("verify", "--accept", "--yes"), ("update",)):
+        done = shop.run(*words)
+    assert done.err.endswith("Skipped: `greet`\n")
+
+
+def test_undo_takes_back_the_example_and_nothing_older(shop):
+    assert shop.run("new").status == 0
+    assert shop.run("undo").status == 0
+    folder = shop.project / ".agents/skills"
+    assert [path.parent.name for path in folder.glob("*/SKILL.md")] == ["greet"]
+
+
+def test_a_wrong_choice_of_many_says_how_many_there_are(empty):
+    for number in range(20):
+        empty.skill(f"inbox/s{number:02}", SKILL.replace("meeting-notes", f"s{number:02}"))
+    done = empty.run("install", "inbox", "--skill", "typo", COLUMNS="")
+    assert (done.status, "`s11` and 8 more" in done.err) == (3, True)

@@ -67,3 +67,18 @@ def test_doctor_parses_and_hashes_each_skill_once(here, monkeypatch):
     run(["doctor"])
     assert len(parsed) == len(set(parsed)) > 1
     assert len(listed) == len(set(listed)) > 1
+
+
+FAST = "import time\nreal = time.monotonic\ntime.monotonic = lambda: real() * 50\n"
+"""A clock by which a command takes long."""
+
+
+def test_who_waits_sees_how_far_it_is(empty, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(FAST)
+    for number in range(200):
+        text = f"---\nname: part-{number}\ndescription: Part {number}. Use for it.\n---\nGo.\n"
+        empty.skill(f".agents/skills/part-{number}", text)
+    path = f"{tmp_path}:{empty.env()['PYTHONPATH']}"
+    shown = {"trust --yes": "Scanning", "doctor": "Checking", "verify": "Checking"}
+    screens = {one: empty.on_a_terminal(*one.split(), PYTHONPATH=path) for one in shown}
+    assert [one for one in shown if shown[one] not in screens[one]] == []

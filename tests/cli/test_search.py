@@ -144,3 +144,10 @@ def test_percentage_and_threshold_agree(inside):
     _, _, out, _ = inside(search, Scripted(chosen, fit=0.8), "mend", "it", "--explain")
     below = out.partition("not selected")[2]
     assert "code-review  40 %" in below
+
+
+def test_a_word_that_only_looks_alike_names_no_skill(terminal):
+    about = "Comprehensive guide to writing testable product hypotheses that drive learning"
+    terminal.skills({"hypothesis-writing": about})
+    done = terminal.run("search", "write unit tests for my parser")
+    assert (done.status, done.out, "hypothesis" in done.err) == (3, "", False)

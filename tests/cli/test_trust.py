@@ -142,3 +142,14 @@ def test_a_damaged_lock_is_told(terminal):
     assert "lock-broken" in done.out
     assert done.status == 1
     assert "code-review" in terminal.run("list").out
+
+
+def test_an_edited_skill_is_used_wherever_it_came_from(empty):
+    empty.skill("inbox/installed", "---\nname: installed\ndescription: b\n---\nx\n")
+    empty.skill("skills/trusted", "---\nname: trusted\ndescription: b\n---\nx\n")
+    for words in (("install", "inbox/installed"), ("new",), ("trust", "--yes")):
+        assert empty.run(*words).status == 0
+    for path in (".agents/skills/installed", ".agents/skills/hello-skill", "skills/trusted"):
+        (empty.project / path / "more.md").write_text("An edit.\n")
+        done = empty.run("show", "--as-model", os.path.basename(path))
+        assert done.status == 0, done.err

@@ -134,3 +134,8 @@ def test_past_choices_are_part_of_the_story(terminal):
     assert "chosen: 0 of 4" in never
     told = json.loads(terminal.run("why", "code-review", "--json").out)["selected"]
     assert (told["requests"], told["times"]) == (4, 2)
+
+
+def test_a_number_of_a_request_is_no_missing_word(terminal):
+    out = terminal.run("why", "fix-yaml", "--goal", "show the top 10 customers").out
+    assert ("`customers`" in out, "`10`" in out) == (True, False)
