@@ -23,9 +23,7 @@ MAX_WORDS_SHOWN = 6
 _MAX_LATIN_WORD_CHARS, _MAX_CJK_WORD_CHARS = 32, 6
 _DEMONSTRATIVES = frozenset("这那哪每各某這")
 """First characters of words such as 这份."""
-_REQUEST_WORDS = frozenset(
-    ["show", "give", "tell", "find", "get", "make", "list", "help", "need", "want", "top", "best"]
-)
+_REQUEST_WORDS = frozenset(("show", "give", "tell", "find", "make", "list", "need", "want", "top"))
 """Words of requests that say nothing about a skill."""
 _MIN_SCORE_SHOWN = 0.005
 

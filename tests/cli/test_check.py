@@ -113,6 +113,12 @@ def test_check_looks_at_everything_of_the_project(empty):
     assert "`docs.when_to_use` is filled in" not in several.out
     assert empty.run("check", "nothing-like-it").status == 3
     assert len(json.loads(empty.run("check", ".agents", "--json").out)) == 3
+    linked = empty.project / ".claude/skills"
+    linked.mkdir(parents=True)
+    (linked / "words").symlink_to(empty.project / ".agents/skills/words")
+    assert [row["name"] for row in json.loads(empty.run("check", str(linked), "--json").out)] == [
+        "words"
+    ]
 
 
 @pytest.mark.req("E9")

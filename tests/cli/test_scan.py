@@ -50,6 +50,11 @@ def test_scan_exits_by_what_it_found(skills, words, status):
     assert done.status == status, done.err
 
 
+def test_a_skill_in_the_current_folder_precedes_an_installed_one(skills):
+    skills.skill("good", HEAD.format(name="good") + FENCE.format(BAD))
+    assert skills.run("scan", "good").status == 1
+
+
 def test_scan_shows_what_where_and_what_to_do(skills):
     done = skills.run("scan", "bad", COLUMNS="")
     assert "✗ blocked  .agents/skills/bad\n" in done.out

@@ -143,7 +143,7 @@ def test_percentage_and_threshold_agree(inside):
     assert "2 of 4 skills" in err
     _, _, out, _ = inside(search, Scripted(chosen, fit=0.8), "mend", "it", "--explain")
     below = out.partition("not selected")[2]
-    assert "code-review  40 %" in below
+    assert "code-review   40 %" in below
 
 
 def test_a_word_that_only_looks_alike_names_no_skill(terminal):

@@ -124,6 +124,7 @@ def test_slips_are_told_with_their_lines():
         ("goal: !!python/object:os.system x\nsteps: []\n", "not-yaml"),
         ('{"goal": "g", "steps": [}', "not-yaml"),
         ('{"goal": "g", "timeout": NaN, "steps": []', "not-yaml"),
+        ('{"goal": "g", "timeout": NaN, "steps": [{"id": "a", "prompt": "p"}]}', "wrong-type"),
         ("goal: g\nsteps: []\n", "no-steps"),
         ("goal: ''\nsteps: [{id: a, prompt: p}]\n", "no-goal"),
         ("goal: g\ngoal: h\nsteps: [{id: a, prompt: p}]\n", "key-twice"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +134,23 @@ def test_what_lies_beside_a_skill_is_no_address(shop):
     text = call(shop.view(), "Skill", name="pdf").text
     assert "See skill://pdf/../pdf-forms/b.md and skill://pdf." in text
     assert shop.project not in text
+
+
+def test_an_address_of_a_skill_at_the_root_leads_to_no_file_of_the_project(shop, tmp_path):
+    for path, text in (
+        ("SKILL.md", "---\nname: top\ndescription: Tops. Use always.\n---\nBody\n"),
+        ("references/a.md", "ok\n"),
+        ("config/secrets.json", "{}\n"),
+    ):
+        file = Path(shop.project) / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    satchel = Satchel.for_project(shop.project, trust="all", builtin=False)
+    view = ClientView(satchel, remote=True)
+    assert "ok" in call(view, "ReadFile", path="skill://top/references/a.md").text
+    for path in ("skill://top/config/secrets.json", "skill://top/config", "config/secrets.json"):
+        assert call(view, "ReadFile", path=path).error is not None, path
+    satchel.close()
 
 
 # --- what is forbidden ----------------------------------------------------------------------

@@ -33,6 +33,9 @@ def test_each_project_has_a_folder_and_a_database_of_its_own(settings):
     one, two = settings(), settings("two")
     assert local_folder(one) != local_folder(two)
     assert database_url(one) != database_url(two)
+    for wrong in ("db.internal/satchel", "sqlite"):
+        with pytest.raises(SettingsError, match="is not valid"):
+            database_url(one, wrong)
 
 
 def test_an_engine_is_named_or_set(settings):

@@ -107,13 +107,11 @@ def database_url(settings: Settings, url: str = "") -> str:
     project.
 
     Raises:
-        SettingsError: it is no address of SQLite or PostgreSQL.
+        SettingsError: it is no address.
     """
-    if url and not url.startswith(("sqlite:", "postgres")):
-        from satchel.goals.database import without_password
-
+    if url and "://" not in url:
         raise SettingsError(
-            say("`{value}` is not valid", value=without_password(url)),
+            say("`{value}` is not valid", value=url.rpartition("@")[2]),
             say("Write `dbos:sqlite:///FILE` or `dbos:postgresql://USER@HOST/NAME`"),
         )
     name = f"goals-{_project_name(settings)}.sqlite"
