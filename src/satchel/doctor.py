@@ -30,11 +30,7 @@ VARIABLES = (
 
 
 def diagnose(
-    library: Library,
-    settings: Settings,
-    *,
-    deep: bool,
-    progress: Iterable[Any] | None,
+    library: Library, settings: Settings, *, deep: bool, progress: Iterable[Any] | None
 ) -> list[Problem]:
     """Return all problems of the locations, the settings and the environment.
 

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from satchel.errors import NotFound, Refused, SatchelError
 from satchel.i18n import Message, join_names, render, say
-from satchel.library import (
-    Filter,
-    Library,
-    ScanCache,
-    TrustStore,
-    default_locations,
-)
+from satchel.library import Filter, Library, ScanCache, TrustStore, default_locations
 from satchel.library.fingerprint import VerdictCache
 from satchel.library.locations import user_folder
 from satchel.library.snapshot import find_broken
@@ -205,9 +199,7 @@ def find_skill(library: Library, skill: Skill | str) -> Skill:
 
 
 def review_folder(
-    library: Library,
-    settings: Settings,
-    progress: Callable[[int, int], None] | None = None,
+    library: Library, settings: Settings, progress: Callable[[int, int], None] | None = None
 ) -> FolderReview:
     """Scan the skills of a project that are not trusted yet.
 

@@ -200,10 +200,7 @@ def _verdict(skill: Skill, standing: str, *, locked: bool) -> str:
 
 
 def _location_section(skill: Skill, found: list[Skill]) -> ReportSection:
-    lines = [
-        skill.path,
-        f"{skill.origin.label} ({source_words(skill.source)})",
-    ]
+    lines = [skill.path, f"{skill.origin.label} ({source_words(skill.source)})"]
     lines += [
         say("also found: {ref} ({state})", ref=other.ref, state=say(other.state))
         for other in found[1:]
