@@ -232,13 +232,7 @@ def give_cookie(
 ) -> None:
     """Set a cookie: not for scripts, and not for other sites."""
     answer.set_cookie(
-        name,
-        value,
-        max_age=int(seconds),
-        path="/",
-        httponly=True,
-        samesite="strict",
-        secure=secure,
+        name, value, max_age=int(seconds), path="/", httponly=True, samesite="strict", secure=secure
     )
 
 

@@ -33,10 +33,7 @@ class PendingItems(Generic[T]):
     """The latest objects of a kind, under unguessable keys. Thread-safe."""
 
     def __init__(
-        self,
-        most: int,
-        release: Callable[[T], object] | None = None,
-        lifetime: float = math.inf,
+        self, most: int, release: Callable[[T], object] | None = None, lifetime: float = math.inf
     ) -> None:
         """Start without any.
 

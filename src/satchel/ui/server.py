@@ -80,11 +80,7 @@ def make_app(
             await state.close()
 
     app = FastAPI(
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        lifespan=life,
-        redirect_slashes=False,
+        docs_url=None, redoc_url=None, openapi_url=None, lifespan=life, redirect_slashes=False
     )
     app.state.shared = state
     app.state.cookie = cookie
@@ -238,8 +234,7 @@ def _listen(web: UiServerSettings) -> socket.socket:
         listener.close()
         if exc.errno == errno.EADDRINUSE:
             raise Refused(
-                say("Port {port} is in use", port=web.port),
-                say("Choose another `--port`"),
+                say("Port {port} is in use", port=web.port), say("Choose another `--port`")
             ) from exc
         raise Refused(
             say("`{address}` cannot be used: {reason}",
