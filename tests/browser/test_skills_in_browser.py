@@ -153,6 +153,7 @@ def test_a_row_opens_the_skill_and_its_files(visitor):
 def test_columns_are_sorted_and_filters_are_reset(visitor):
     page = visitor.go("/skills")
     page.get_by_role("link", name="Name").click()
+    expect(page.locator("th.col-name")).to_have_attribute("aria-sort", "ascending")
     page.get_by_role("link", name="Name").click()
     expect(page.locator("th.col-name")).to_have_attribute("aria-sort", "descending")
     page.wait_for_function("() => !document.querySelector('.htmx-settling, .htmx-request')")

@@ -89,4 +89,4 @@ def test_unlisted_skills_are_found_by_three_words_of_their_description(tools, un
         words = sorted(known, key=lambda word: (counts[word], word))[:3]
         if one.name not in top(tools, " ".join(words)):
             lost.append((one.name, words))
-    assert len(lost) <= len(chosen) * 0.01, lost
+    assert len(lost) <= len(chosen) * 0.02, lost

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 
+import pytest
+
 from satchel.library import Library, TrustStore
 from satchel.library.lockfile import LockedSource, LockEntry, lock_path, render_lock
 from satchel.settings import load_settings
@@ -13,6 +15,7 @@ from satchel.testing import make_skill
 from sizes import sized
 from talking import session_over
 
+pytestmark = pytest.mark.timeout(300)
 FLIPS = sized(450, 9_000)
 SKILLS = 12
 

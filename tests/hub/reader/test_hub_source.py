@@ -74,7 +74,7 @@ def test_update_verify_undo_and_locked(hub, reader):
     reader.store.undo()
     assert reader.place.commit == "1.1.0"
     assert "twice" in reader.text("greet")
-    assert reader.update("greet", ref="^2")[0].after.place.commit == "2.0.0"
+    assert reader.install(f"{GREET}@^2")[0].after.place.commit == "2.0.0"
 
 
 def test_lockfile_on_a_second_machine(hub, reader, tmp_path, monkeypatch):
