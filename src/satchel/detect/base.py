@@ -89,12 +89,7 @@ class Match:
 
     @classmethod
     def lazy(
-        cls,
-        name: str,
-        score: float,
-        explain: Callable[[], Reasons],
-        skill: Skill,
-        detector: str,
+        cls, name: str, score: float, explain: Callable[[], Reasons], skill: Skill, detector: str
     ) -> Self:
         """Create a match whose reason and evidence are made when they are first read."""
         match = cls(name, score, "", (), skill, detector)

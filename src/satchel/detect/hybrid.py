@@ -358,11 +358,7 @@ class HybridDetector(BaseDetector):
         return IndexReport(engine, len(skills), changed, seconds, folder, model, made)
 
     def ranking(
-        self,
-        goal_text: str,
-        skills: Sequence[Skill],
-        limit: int = 0,
-        most: int | None = None,
+        self, goal_text: str, skills: Sequence[Skill], limit: int = 0, most: int | None = None
     ) -> Ranking:
         """Compute all signals and the combined order.
 
@@ -420,15 +416,7 @@ class HybridDetector(BaseDetector):
             for one in few:
                 insort(ranked, one._replace(score=one.score * _OFF_SUBJECT_RATIO), key=_order)
         return Ranking(
-            terms,
-            signals,
-            weights,
-            ranked,
-            lookup,
-            called,
-            self.notes,
-            off_subject,
-            goal.pieces,
+            terms, signals, weights, ranked, lookup, called, self.notes, off_subject, goal.pieces
         )
 
     def features(self, found: Ranking) -> FitFeatures:

@@ -14,13 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from satchel._unicode import VARIATION_SELECTORS, replace_unprintable
-from satchel.detect.base import (
-    EXPLICIT,
-    DetectorNote,
-    WrappingDetector,
-    checked_answer,
-    name_of,
-)
+from satchel.detect.base import EXPLICIT, DetectorNote, WrappingDetector, checked_answer, name_of
 from satchel.i18n import Message, join_messages
 
 if TYPE_CHECKING:

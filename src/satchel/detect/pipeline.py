@@ -326,9 +326,7 @@ _SEEN = (
 
 
 def default_detector(
-    settings: Settings,
-    patience: float = 0.0,
-    on_wait: Callable[[int, int], None] | None = None,
+    settings: Settings, patience: float = 0.0, on_wait: Callable[[int, int], None] | None = None
 ) -> SelectionPipeline:
     """Return the detector for these settings; nothing is read or built before the first request.
 

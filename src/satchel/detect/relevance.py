@@ -43,12 +43,7 @@ class FitFeatures(NamedTuple):
     """The cosine of goal and name."""
 
 
-WORDS_ONLY: Mapping[str, float] = {
-    "bias": -1.961,
-    "cover": 2.728,
-    "matched": 1.006,
-    "gap": 1.642,
-}
+WORDS_ONLY: Mapping[str, float] = {"bias": -1.961, "cover": 2.728, "matched": 1.006, "gap": 1.642}
 """The weights without vectors."""
 WITH_MEANING: Mapping[str, float] = {
     "bias": -2.659,

@@ -254,7 +254,9 @@ class Semantic:
             seen = self._seen.get(id(skills))
             if seen is None or seen.skills is not skills:
                 store.refresh()
-                before = {id(skill.head) for one in self._seen.values() for skill in one.skills}
+                known = self._seen.values()
+                before = {id(skill.head) for one in known for skill in one.skills}
+                before -= {id(skill.head) for one in known for skill in one.todo}
                 seen = _LibraryVectors(skills, [skill.path for skill in skills])
                 seen.todo = [skill for skill in skills if id(skill.head) not in before]
                 self._remember(seen)
@@ -270,6 +272,8 @@ class Semantic:
                     if len(new) <= MAX_INLINE_SKILLS:
                         store.fill(new)
                         seen.todo, seen.missing = (), frozenset(store.missing(seen.keys))
+                    else:  # their old vectors do not count as current
+                        seen.missing |= {key for key, _ in new}
             seen.changes = store.changes
             return seen
 

@@ -262,9 +262,7 @@ _MIN_CLAUSE_CHARS = 4
 _AND_THEN = (
     "and|then|also|finally|next|after that|afterwards|然后|再|最后|并且|并|同时|接着|そして|그리고"
 )
-_CLAUSE_ENDS = re.compile(
-    rf"(?<=[.!?;])\s+|(?<=[。！？；])|\n+|[,，、]\s*(?:{_AND_THEN})\s*",
-)
+_CLAUSE_ENDS = re.compile(rf"(?<=[.!?;])\s+|(?<=[。！？；])|\n+|[,，、]\s*(?:{_AND_THEN})\s*")
 WORD = "="
 """Prefix of segmented words, since a pair of signs may be spelled the same."""
 

@@ -177,7 +177,7 @@ def _is_usable(key: str, value: Any) -> bool:
         return bool(kinds) and all(kind in TYPES for kind in kinds)
     if key in _NUMBERS:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and math.isfinite(value)
+        return number and (isinstance(value, int) or math.isfinite(value))
     if key == "properties":
         return isinstance(value, dict)
     if key == "required":

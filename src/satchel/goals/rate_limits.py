@@ -17,6 +17,7 @@ import logging
 import random
 import secrets
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -81,6 +82,8 @@ _MAX_ROW_AGE_S = 3600.0
 """
 _PAUSE_S = 0.1
 """Delay before another try when all slots are taken."""
+_MAX_START_DELAY_S = 0.05
+"""Of a request after its recorded start; a later one is recorded again."""
 
 
 class SharedLimiter:
@@ -135,10 +138,13 @@ class SharedLimiter:
         try:
             async with self._turns.setdefault(provider, asyncio.Lock()):
                 self._held.add(turn)
+                late = 0
                 while True:
+                    asked = time.monotonic()
                     left = await self._in_thread(self._begin, provider, turn, limit)
-                    if not left:
+                    if not left and (time.monotonic() - asked < _MAX_START_DELAY_S or late > 2):
                         break
+                    late += not left  # the event loop was busy: the start is recorded again
                     await asyncio.sleep(left * random.uniform(1.0, 1.2))  # noqa: S311
             yield
         finally:
@@ -169,15 +175,18 @@ class SharedLimiter:
                 provider, now, now - max(_MAX_ROW_AGE_S, 2 * window), now + _MAX_ROW_AGE_S,
             )  # fmt: skip
             if limit.at_once is not None:
-                sql = "SELECT count(*) FROM satchel_turns WHERE provider = ? AND leased >= ?"
-                if execute(sql, provider, now).fetchone()[0] >= limit.at_once:
+                sql = (
+                    "SELECT count(*) FROM satchel_turns"
+                    " WHERE provider = ? AND leased >= ? AND turn <> ?"
+                )
+                if execute(sql, provider, now, turn).fetchone()[0] >= limit.at_once:
                     return _PAUSE_S
             if count:
                 sql = (
-                    "SELECT start_at FROM satchel_turns WHERE provider = ?"
+                    "SELECT start_at FROM satchel_turns WHERE provider = ? AND turn <> ?"
                     " ORDER BY start_at DESC LIMIT 1 OFFSET ?"
                 )
-                row = execute(sql, provider, count - 1).fetchone()
+                row = execute(sql, provider, turn, count - 1).fetchone()
                 if row and row[0] + window + self._margin > now:
                     return row[0] + window + self._margin - now
             execute(  # twice when the connection was lost at the end of the first time

@@ -18,7 +18,7 @@ from satchel.goals import artifacts, output_schema
 from satchel.goals.model import NO_USAGE, StepError, StepResult, Usage, Work
 from satchel.goals.reports import total
 from satchel.goals.step_timer import attach_usage, attached_usage, pausing
-from satchel.goals.templates import TemplateValues, fill, fill_value
+from satchel.goals.templates import TemplateRoom, TemplateValues, fill, fill_value
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
@@ -186,8 +186,9 @@ async def _fill_work(call: StepCall, context: StepContext) -> tuple[str, dict[st
             for name, output in outputs.items()
         }
     values = TemplateValues(call.inputs, outputs, call.text)
-    arguments: dict[str, Any] = fill_value(dict(step.arguments), values)
-    return fill(step.prompt, values), arguments
+    room = TemplateRoom()
+    arguments: dict[str, Any] = fill_value(dict(step.arguments), values, room)
+    return fill(step.prompt, values, room), arguments
 
 
 def _budget_exhausted(left: GoalBudget, usage: Usage, seconds: float, notes: list[str]) -> bool:
@@ -209,22 +210,30 @@ async def _with_timeout(work: Awaitable[Done], call: StepCall, elapsed: float) -
     Libraries may `uncancel` their task: in ours, a cancelled run would look like a failed attempt.
     """
     left = None if call.left.seconds is None else max(0.0, call.left.seconds - elapsed)
-    limits = [seconds for seconds in (call.timeout, left) if seconds is not None]
-    if not limits:
+    if call.timeout is None and left is None:
         return await asyncio.ensure_future(work)
-    timeout = asyncio.timeout(min(limits))
+    timeout, budget = asyncio.timeout(call.timeout), asyncio.timeout(left)
     try:
-        async with timeout:
-            with pausing(timeout):
+        async with budget, timeout:
+            with pausing(timeout):  # waiting for a rate limit costs the goal's time
                 return await asyncio.ensure_future(work)
     except TimeoutError as exc:
+        usage = attached_usage(exc.__cause__)
+        if budget.expired():
+            raise StepFailed(
+                Message("the goal's budget of `seconds` is used up"),
+                Message("Give the goal more of them, with `satchel goal retry --plan`"),
+                code="BUDGET",
+                retryable=False,
+                usage=usage,
+            ) from None
         if not timeout.expired():
             raise
         raise StepFailed(
-            Message("it took longer than {seconds} seconds", seconds=f"{min(limits):g}"),
+            Message("it took longer than {seconds} seconds", seconds=f"{call.timeout:g}"),
             Message("Give the step a longer `timeout`"),
             code="TIMEOUT",
-            usage=attached_usage(exc.__cause__),
+            usage=usage,
         ) from None
 
 

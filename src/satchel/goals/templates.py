@@ -113,7 +113,26 @@ def referenced_steps(step: Step) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ref.name for ref in references_of(step) if ref.kind == "steps"))
 
 
-def fill(text: str, values: TemplateValues) -> str:
+class TemplateRoom:
+    """The characters that may still be inserted into the texts of a step."""
+
+    def __init__(self) -> None:
+        self._left = MAX_INSERTED_CHARS
+
+    def take(self, text: str) -> str:
+        """Count a text and return it; raises `StepFailed` when there is no room for it."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise StepFailed(
+                f"More than {MAX_INSERTED_CHARS:,} characters would be put into its texts",
+                "Use fewer references, or fields of outputs instead of whole ones",
+                code="TOO_LARGE",
+                retryable=False,
+            )
+        return text
+
+
+def fill(text: str, values: TemplateValues, room: TemplateRoom | None = None) -> str:
     """Fill all references of a text: texts as they are, everything else as JSON.
 
     Raises:
@@ -121,43 +140,34 @@ def fill(text: str, values: TemplateValues) -> str:
     """
     if "{{" not in text:
         return text
-    inserted = 0
+    left = room or TemplateRoom()
 
     def replace(found: re.Match[str]) -> str:
-        nonlocal inserted
         if found[1]:
             return found[0][1:]
         reference = parse(found[2])
         if reference is None:
             raise _missing(found[2].strip())
-        inserted_text = as_text(resolve(reference, values))
-        inserted += len(inserted_text)
-        if inserted > MAX_INSERTED_CHARS:
-            raise StepFailed(
-                f"More than {MAX_INSERTED_CHARS:,} characters would be put into its texts",
-                "Use fewer references, or fields of outputs instead of whole ones",
-                code="TOO_LARGE",
-                retryable=False,
-            )
-        return inserted_text
+        return left.take(as_text(resolve(reference, values)))
 
     end = _last_end(text)
     return _REFERENCE.sub(replace, text[:end]) + text[end:]
 
 
-def fill_value(value: Any, values: TemplateValues) -> Any:
+def fill_value(value: Any, values: TemplateValues, room: TemplateRoom | None = None) -> Any:
     """Fill a tree of arguments; a text that is a single reference keeps the type of its value."""
+    room = room or TemplateRoom()
     if isinstance(value, str):
         whole = _REFERENCE.fullmatch(value) if value[:2] == "{{" and value[-2:] == "}}" else None
         reference = parse(whole[2]) if whole else None
         if reference is None:
-            return fill(value, values)
+            return fill(value, values, room)
         return resolve(reference, values)
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
-        return {key: fill_value(item, values) for key, item in table.items()}
+        return {key: fill_value(item, values, room) for key, item in table.items()}
     if isinstance(value, list | tuple):
-        return [fill_value(item, values) for item in cast("list[Any]", value)]
+        return [fill_value(item, values, room) for item in cast("list[Any]", value)]
     return value
 
 

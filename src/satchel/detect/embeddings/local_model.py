@@ -24,13 +24,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._optional import require
-from satchel.detect.embeddings.base import (
-    EXTRA,
-    MAX_DIMENSIONS,
-    first_line,
-    normalised,
-    unusable,
-)
+from satchel.detect.embeddings.base import EXTRA, MAX_DIMENSIONS, first_line, normalised, unusable
 from satchel.errors import ModelFailed
 from satchel.i18n import say
 
@@ -340,8 +334,7 @@ def read_tensors(path: str) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as exc:
         name = os.path.basename(path)
         raise unusable(
-            os.path.dirname(path),
-            say("`{path}` cannot be read: {reason}", path=name, reason=exc),
+            os.path.dirname(path), say("`{path}` cannot be read: {reason}", path=name, reason=exc)
         ) from exc
 
 

@@ -130,10 +130,7 @@ class MemoryIndex:
             self._update(rows, gone, progress)
 
     def _update(
-        self,
-        rows: Iterable[IndexRow],
-        gone: Iterable[str],
-        progress: Callable[[int], None] | None,
+        self, rows: Iterable[IndexRow], gone: Iterable[str], progress: Callable[[int], None] | None
     ) -> None:
         old = self._view.state
         state = _MemoryState(

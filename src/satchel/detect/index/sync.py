@@ -230,10 +230,7 @@ class IndexSync:
             with self._writing(BUILD_WAIT_S):
                 return self._build(tuple(skills), progress, rebuild=rebuild).answer
         except TimeoutError as exc:
-            raise Conflict(
-                say("Another process is writing the index"),
-                say("Try again"),
-            ) from exc
+            raise Conflict(say("Another process is writing the index"), say("Try again")) from exc
         except OSError as exc:
             raise Refused(
                 say("The index cannot be written: {reason}", reason=_reason(exc)),

@@ -22,12 +22,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from satchel._optional import require
-from satchel.detect.index.base import (
-    FIELDS,
-    allowed_only,
-    read_state,
-    write_state,
-)
+from satchel.detect.index.base import FIELDS, allowed_only, read_state, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

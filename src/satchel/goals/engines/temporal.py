@@ -74,6 +74,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 ENGINE = "temporal"
 QUERY_TIMEOUT = timedelta(seconds=3)
+_MAX_TASK_ATTEMPTS = 2
+"""A workflow whose task was attempted more often than this cannot continue."""
 _ENDED: dict[WorkflowExecutionStatus | None, GoalState] = {
     WorkflowExecutionStatus.CANCELED: "cancelled",
     WorkflowExecutionStatus.TERMINATED: "cancelled",
@@ -298,7 +300,10 @@ class TemporalEngine:
             found.report, step, answer, _recorded_answer(found, step, answer)
         ):
             return
-        wire.require_size(found.task.goal, len(json.dumps(pack(answer))))
+        steps = found.report.steps.values()
+        said = [json.dumps(one.output) for one in steps if one.step in found.answers]
+        size = sum(map(len, [*said, json.dumps(pack(answer))]))
+        wire.require_size(found.task.goal, size)
         with _ignore_missing():
             await self._handle(found.run).signal(wire.ANSWER, args=[step, pack(answer)])
         # The first of two answers wins, and the second is refused.
@@ -310,9 +315,14 @@ class TemporalEngine:
 
     @translate_errors
     async def cancel(self, goal_id: str) -> None:
-        """Cancel a goal."""
+        """Cancel a goal; a workflow that cannot continue is terminated."""
+        found = await self._describe(goal_id)
+        stuck = found.raw_description.pending_workflow_task.attempt > _MAX_TASK_ATTEMPTS
         with _ignore_missing():
-            await self._handle(await self._describe(goal_id)).cancel()
+            if stuck:
+                await self._handle(found).terminate(reason="cancelled")
+            else:
+                await self._handle(found).cancel()
 
     async def forget(self, goal_id: str) -> None:
         """Raise: the server removes goals by itself."""
