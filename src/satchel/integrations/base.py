@@ -174,10 +174,7 @@ class Sessions:
 
 
 def sessions_of(
-    skills: SkillsSource | Sessions = None,
-    *,
-    approve: Approve = None,
-    ask: Sequence[str] = (),
+    skills: SkillsSource | Sessions = None, *, approve: Approve = None, ask: Sequence[str] = ()
 ) -> Sessions:
     """Create a `Sessions` from an adapter's arguments.
 
@@ -204,8 +201,7 @@ def sessions_of(
         return Sessions(begin)
     if approve is not None or ask:
         raise InvalidInput(
-            say("`approve` and `ask` belong to new sessions"),
-            say("Pass them to `Satchel.session`"),
+            say("`approve` and `ask` belong to new sessions"), say("Pass them to `Satchel.session`")
         )
     if isinstance(skills, Sessions):
         return skills

@@ -56,11 +56,7 @@ class SkillsOptions:
     """Skills for one conversation with Claude Code, and for its sub-agents."""
 
     def __init__(
-        self,
-        skills: Given = None,
-        *,
-        name: str = "skills",
-        **options: Unpack[SessionOptions],
+        self, skills: Given = None, *, name: str = "skills", **options: Unpack[SessionOptions]
     ) -> None:
         """Create the options.
 

@@ -126,9 +126,7 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     # --- requests -------------------------------------------------------------------------
 
     def wrap_model_call(
-        self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Add the current skills and tools to the request."""
         return handler(self._with_skills(request))

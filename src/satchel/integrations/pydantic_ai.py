@@ -128,11 +128,7 @@ class SkillToolset(AbstractToolset[Any]):
         return name in self._ours.get(session, ()) and name not in self._hosts.get(session, ())
 
     async def call_tool(
-        self,
-        name: str,
-        tool_args: dict[str, Any],
-        ctx: RunContext[Any],
-        tool: ToolsetTool[Any],
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Call a tool. A failure is returned to the model, and not retried automatically."""
         del tool

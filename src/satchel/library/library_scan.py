@@ -134,11 +134,7 @@ class LibraryScan:
             from satchel.library.integrity import IntegrityChecker
 
             self._integrity = IntegrityChecker(
-                self.locations,
-                self.trust,
-                self.trace,
-                supplies=self.supplies,
-                scans=self._scans,
+                self.locations, self.trust, self.trace, supplies=self.supplies, scans=self._scans
             )
         return self._integrity
 

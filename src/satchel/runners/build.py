@@ -132,11 +132,7 @@ class BuildCache:
     # --- entries --------------------------------------------------------------------------
 
     def get_or_build(
-        self,
-        kind: str,
-        key: str,
-        build: Callable[[str, str], Sequence[str]],
-        progress: Progress,
+        self, kind: str, key: str, build: Callable[[str, str], Sequence[str]], progress: Progress
     ) -> str:
         """The folder of an entry, built where missing.
 
@@ -170,11 +166,7 @@ class BuildCache:
             ) from exc
 
     def _build(
-        self,
-        kind: str,
-        key: str,
-        build: Callable[[str, str], Sequence[str]],
-        progress: Progress,
+        self, kind: str, key: str, build: Callable[[str, str], Sequence[str]], progress: Progress
     ) -> str:
         import shutil
 

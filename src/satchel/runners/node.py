@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from satchel.errors import BuildFailed, MissingRuntime
 from satchel.i18n import say
 from satchel.runners.base import Program
-from satchel.runners.build import (
-    BuildToolFailed,
-    cannot_build,
-    digest,
-    read_inside,
-    unpublished,
-)
+from satchel.runners.build import BuildToolFailed, cannot_build, digest, read_inside, unpublished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,10 +27,7 @@ TYPESCRIPT = (".ts", ".mts", ".cts")
 _MIN_NODE_VERSION = (18, 0)
 _MIN_TYPESCRIPT_VERSION = (22, 18)
 """The first Node that runs TypeScript without a flag."""
-_QUIET = (
-    "--disable-warning=ExperimentalWarning",
-    "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON",
-)
+_QUIET = ("--disable-warning=ExperimentalWarning", "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON")
 
 
 class Node(NamedTuple):

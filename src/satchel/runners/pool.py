@@ -30,12 +30,7 @@ from satchel.runners.sandbox import sandboxed_launch
 from satchel.runners.workspace_guard import restore_protected, snapshot_protected
 
 if TYPE_CHECKING:
-    from satchel.runners.base import (
-        Cancel,
-        ProgramLimits,
-        RunRequest,
-        Tier,
-    )
+    from satchel.runners.base import Cancel, ProgramLimits, RunRequest, Tier
     from satchel.runners.launcher import LaunchedProcess as Process
     from satchel.runners.protocol import ExchangeResult
     from satchel.settings import Settings

@@ -143,10 +143,7 @@ def prepare(
     python = _python_in(home)
     script = os.path.join(folder, *entry.split("/"))
     program = Program(
-        argv=(python, *FLAGS, script),
-        folder=folder,
-        runtime="python",
-        read=(home, *base.read),
+        argv=(python, *FLAGS, script), folder=folder, runtime="python", read=(home, *base.read)
     )
     return program, (python,)
 

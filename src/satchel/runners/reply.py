@@ -47,11 +47,7 @@ _MAX_QUOTE_CHARS = 4_000
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _OTHERS = bytes(byte for byte in range(256) if byte not in b"[{]}")
 """Brackets become one level up (1) or down (-1); other bytes are dropped."""
-_BREAKS = {
-    0x85: "\\u0085",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
+_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 class ProgramReply(NamedTuple):

@@ -19,11 +19,4 @@ from satchel.security.report import Finding, Inventory, ScanReport
 from satchel.security.rules import RULES, ScanRule
 from satchel.security.scan import scan_tree
 
-__all__ = [
-    "RULES",
-    "Finding",
-    "Inventory",
-    "ScanReport",
-    "ScanRule",
-    "scan_tree",
-]
+__all__ = ["RULES", "Finding", "Inventory", "ScanReport", "ScanRule", "scan_tree"]

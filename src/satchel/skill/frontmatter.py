@@ -30,9 +30,7 @@ from satchel.skill.yaml_reader import (
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from satchel.skill.yaml_reader import (
-        Node,
-    )
+    from satchel.skill.yaml_reader import Node
 
 MAX_FRONTMATTER_CHARS = 64 * 1024
 

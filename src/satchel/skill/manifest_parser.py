@@ -482,15 +482,7 @@ def tool_header(
     }
     name = skill_id.rpartition("/")[2]
     return SkillHeader(
-        name,
-        reading.description,
-        skill_id,
-        MANIFEST,
-        mtime,
-        ctime,
-        size,
-        extra,
-        reading.problems,
+        name, reading.description, skill_id, MANIFEST, mtime, ctime, size, extra, reading.problems
     )
 
 

@@ -144,10 +144,7 @@ def load_document(
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode):
-            raise SkillBroken(
-                f"`{path}` is {kind_of_mode(info.st_mode)}",
-                Message("Remove it"),
-            )
+            raise SkillBroken(f"`{path}` is {kind_of_mode(info.st_mode)}", Message("Remove it"))
         if info.st_size > MAX_FILE_BYTES:
             raise SkillBroken(
                 Message(

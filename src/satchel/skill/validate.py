@@ -355,12 +355,9 @@ def _check_field(field: FrontmatterField, value: Any, line: int) -> list[Problem
     if key in ("name", "description"):
         return found  # checked by `interpret`
     kind = kind_of(value)
-    wanted = {
-        "text": "text",
-        "flag": "true or false",
-        "list": "a list",
-        "map": "a mapping",
-    }[field.kind]
+    wanted = {"text": "text", "flag": "true or false", "list": "a list", "map": "a mapping"}[
+        field.kind
+    ]
     fits = {
         "text": isinstance(value, str),
         "flag": as_flag(value) is not None,

@@ -45,7 +45,4 @@ def disk_errors_as_refusal(fallback: str) -> Generator[None]:
 
 def changed_meanwhile(name: str) -> Conflict:
     """The error for a skill, or its lockfile entry, that is not what the plan was made on."""
-    return Conflict(
-        say("`{path}` changed meanwhile", path=name),
-        say("Try again"),
-    )
+    return Conflict(say("`{path}` changed meanwhile", path=name), say("Try again"))

@@ -397,10 +397,7 @@ def select_skills(
             say("Choose with `--skill NAME`, or take them all with `--all`"),
         )
     if skill_id and len(found) > 1:
-        raise InvalidInput(
-            say("`{key}` is there twice", key=skill_id),
-            say("Choose another name"),
-        )
+        raise InvalidInput(say("`{key}` is there twice", key=skill_id), say("Choose another name"))
     return with_ids(found, skill_id)
 
 

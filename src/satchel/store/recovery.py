@@ -18,11 +18,7 @@ from satchel.errors import LockBroken, Refused
 from satchel.i18n import join_names, say
 from satchel.library.lockfile import read_lock, render_lock
 from satchel.store import journal
-from satchel.store.disk_errors import (
-    disk_errors_as_refusal,
-    path_of_error,
-    reason_of,
-)
+from satchel.store.disk_errors import disk_errors_as_refusal, path_of_error, reason_of
 from satchel.store.history import numbers
 from satchel.store.journal import JOURNAL_FILE
 from satchel.store.staging import remove_stale_stages, remove_tree
@@ -33,10 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from satchel.library.lockfile import Lock
-    from satchel.store.journal import (
-        SkillChange,
-        TransactionRecord,
-    )
+    from satchel.store.journal import SkillChange, TransactionRecord
     from satchel.store.workdir import Scope
 
 

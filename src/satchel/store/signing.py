@@ -152,8 +152,7 @@ def add_signer(signers: Signers, identity: str, public_key: str) -> Signer:
     """
     if not _IDENTITY.fullmatch(identity):
         raise InvalidInput(
-            say("`{name}` is not a valid name", name=identity),
-            say("Use an e-mail address"),
+            say("`{name}` is not a valid name", name=identity), say("Use an e-mail address")
         )
     found = _KEY.match(public_key.strip())
     data = _decoded(found["key"]) if found else None
@@ -161,8 +160,7 @@ def add_signer(signers: Signers, identity: str, public_key: str) -> Signer:
         raise _wrong_kind(found["kind"] if found else "")
     if any(found["key"] in line for line in _read_lines(signers.revoked)):
         raise Refused(
-            say("The key `{key}` was revoked", key=fingerprint_of(data)),
-            say("Ask for a new key"),
+            say("The key `{key}` was revoked", key=fingerprint_of(data)), say("Ask for a new key")
         )
     options = f'namespaces="{NAMESPACE}"'
     row = f"{identity} {options} {found['kind']} {found['key']}"
@@ -342,10 +340,7 @@ def sign_folder(folder: str, key: str, tree: FolderTree | None = None) -> str:
             say("There is no SKILL.md in `{path}`", path=folder), say("Give the folder of a skill")
         )
     if any("__pycache__" in file.path.split("/") for file in tree.files):
-        raise Refused(
-            say("`{path}` has a `__pycache__` folder", path=folder),
-            say("Remove it"),
-        )
+        raise Refused(say("`{path}` has a `__pycache__` folder", path=folder), say("Remove it"))
     words = ["-Y", "sign", "-f", key, "-n", NAMESPACE]
     made = _run_checked(words, statement(tree))
     kind = _open_envelope(made).kind
@@ -438,8 +433,7 @@ def verify_tree(tree: Tree, signers: Signers | None = None) -> Signature:
     data = _signature_of(tree)
     if data is None:
         raise Refused(
-            say("The skill is not signed"),
-            say("Run `{command}`", command="satchel sign"),
+            say("The skill is not signed"), say("Run `{command}`", command="satchel sign")
         )
     envelope = _open_envelope(data)
     if envelope.namespace != NAMESPACE:

@@ -14,13 +14,7 @@ from contextlib import ExitStack
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from satchel.errors import (
-    Blocked,
-    Incomplete,
-    InvalidInput,
-    NotFound,
-    SatchelError,
-)
+from satchel.errors import Blocked, Incomplete, InvalidInput, NotFound, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource, read_lock
 from satchel.skill.file_tree import FolderTree, MemoryTree
@@ -146,8 +140,7 @@ class Store:
         """
         if os.path.lexists(os.path.join(self.scope.folder, skill_id)):
             raise InvalidInput(
-                say("`{path}` exists already", path=skill_id),
-                say("Choose another name"),
+                say("`{path}` exists already", path=skill_id), say("Choose another name")
             )
 
         def steps(builder: StepBuilder) -> Iterator[ChangeStep]:
@@ -256,11 +249,7 @@ class Store:
         return self._plan(
             "update",
             lambda builder: plan_update(
-                builder,
-                chosen,
-                discard_edits=discard_edits,
-                signer=self._signer,
-                progress=progress,
+                builder, chosen, discard_edits=discard_edits, signer=self._signer, progress=progress
             ),
             lock,
         )

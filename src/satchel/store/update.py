@@ -113,10 +113,7 @@ def _same(entry: LockEntry, digest: str) -> ChangeStep:
 def _find_again(bundle: Bundle, place: LockedSource) -> Tree:
     found = find_skills(bundle.tree, place.path)
     if not any(item.path == place.path for item in found):
-        raise NotFound(
-            say("There is no `{path}`", path=place.path or "."),
-            say("Check the path"),
-        )
+        raise NotFound(say("There is no `{path}`", path=place.path or "."), say("Check the path"))
     return subtree(bundle.tree, place.path)
 
 
@@ -206,10 +203,7 @@ def lock_step(
 
 
 def edit_step(
-    builder: StepBuilder,
-    skill_id: str,
-    files: Mapping[str, bytes],
-    expect: Mapping[str, str],
+    builder: StepBuilder, skill_id: str, files: Mapping[str, bytes], expect: Mapping[str, str]
 ) -> ChangeStep:
     """A step with new content for some files of a skill.
 

@@ -31,11 +31,7 @@ from satchel.tools.lookup import for_person, refuse_use
 from satchel.tools.packaged import ToolFailed
 from satchel.tools.read_file import state_at
 from satchel.tools.secrets import Redactor
-from satchel.tools.workspace import (
-    MAX_FILE_BYTES,
-    NOT_READABLE,
-    Workspace,
-)
+from satchel.tools.workspace import MAX_FILE_BYTES, NOT_READABLE, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,8 +103,7 @@ _UNQUOTED = frozenset((
 ))  # fmt: skip
 """Faults whose detail contains no output of the program."""
 _NO_FILE = re.compile(
-    r"FileNotFoundError|PermissionError|ENOENT|EACCES|no such file|permission denied",
-    re.IGNORECASE,
+    r"FileNotFoundError|PermissionError|ENOENT|EACCES|no such file|permission denied", re.IGNORECASE
 )
 """How runtimes report that a file is missing or may not be opened."""
 _NO_NETWORK = re.compile(

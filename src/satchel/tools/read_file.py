@@ -147,10 +147,7 @@ class ReadFileTool(Tool):
     }
 
     def __init__(
-        self,
-        library: Library,
-        settings: Settings,
-        path_of: Callable[[str], str] | None = None,
+        self, library: Library, settings: Settings, path_of: Callable[[str], str] | None = None
     ) -> None:
         """Set up.
 

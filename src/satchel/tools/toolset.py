@@ -16,12 +16,7 @@ from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, Settin
 from satchel.i18n import Message
 from satchel.tools.base import ResolvedCall, ToolCall
 from satchel.tools.framing import one_line
-from satchel.tools.lookup import (
-    blocked_skill,
-    describe_problem,
-    for_person,
-    untrusted_skill,
-)
+from satchel.tools.lookup import blocked_skill, describe_problem, for_person, untrusted_skill
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.schema import echo, read_arguments
 from satchel.tools.selection import SearchTool
@@ -47,11 +42,7 @@ class ProgramTools:
     """The tools of tool skills, which change with the library."""
 
     def __init__(
-        self,
-        library: Library,
-        settings: Settings,
-        runner: ProgramRunner,
-        trace: Trace,
+        self, library: Library, settings: Settings, runner: ProgramRunner, trace: Trace
     ) -> None:
         self._library = library
         self._settings = settings

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from satchel.envelope import failure
 from satchel.errors import SatchelError
-from satchel.integrations.mcp.skill_resources import (
-    ManifestCache,
-    SkillResources,
-    address,
-)
+from satchel.integrations.mcp.skill_resources import ManifestCache, SkillResources, address
 from satchel.satchel import Satchel
 from satchel.tools.arguments import argument_names
 from satchel.tools.framing import attribute, encodable, one_line, printable

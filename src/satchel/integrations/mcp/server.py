@@ -204,10 +204,7 @@ def run_stdio(view: ClientView) -> None:
     async def run(source: int) -> None:
         async with (
             _until_terminated(),
-            stdio_server(cast("Any", read_lines(source))) as (
-                reading,
-                writing,
-            ),
+            stdio_server(cast("Any", read_lines(source))) as (reading, writing),
         ):
             await server.run(reading, writing, server.create_initialization_options())
 

@@ -169,10 +169,7 @@ def change_server(config: str, name: str, row: Mapping[str, Any] | None) -> None
         Refused: the file cannot be changed.
     """
     if not config:
-        raise Refused(
-            say("There is no home folder"),
-            say("Set `HOME` or `SATCHEL_HOME`"),
-        )
+        raise Refused(say("There is no home folder"), say("Set `HOME` or `SATCHEL_HOME`"))
     try:
         with locked(config + ".lock"):
             text = ""

@@ -224,10 +224,7 @@ def find_skills(tree: Tree, path: str = "", *, name: str = "") -> list[FoundSkil
         path = path.rpartition("/")[0]
     files = _files_below(tree, path)
     if path and not files:
-        raise NotFound(
-            say("There is no `{path}`", path=shown(path)),
-            say("Check the path"),
-        )
+        raise NotFound(say("There is no `{path}`", path=shown(path)), say("Check the path"))
     folders: dict[str, str] = {}
     tools: list[str] = []
     for file in files:
@@ -330,10 +327,7 @@ def subtree(tree: Tree, path: str = "", limits: TreeLimits = LIMITS) -> SubTree:
                 raise refuse(rule, other)
     own = [file._replace(path=file.path[start:]) for file in _files_below(tree, path)]
     if not own:
-        raise NotFound(
-            say("There is no `{path}`", path=shown(path)),
-            say("Check the path"),
-        )
+        raise NotFound(say("There is no `{path}`", path=shown(path)), say("Check the path"))
     return SubTree(tree, path, own, limits)
 
 

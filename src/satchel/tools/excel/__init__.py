@@ -80,10 +80,7 @@ skill = PackagedSkill(
         Scenario(
             Text("Hand over a summary"),
             "excel_write",
-            {
-                "path": "reports/totals.xlsx",
-                "rows": [["Region", "Revenue"], ["North", 1820.5]],
-            },
+            {"path": "reports/totals.xlsx", "rows": [["Region", "Revenue"], ["North", 1820.5]]},
         ),
     ),
     exposed=(
@@ -108,10 +105,7 @@ skill = PackagedSkill(
                 "did not make: the user would lose them without a word"
             ),
         ),
-        Choice(
-            Text("Styles, widths, merged cells"),
-            Text("They cost parameters and add no data"),
-        ),
+        Choice(Text("Styles, widths, merged cells"), Text("They cost parameters and add no data")),
         Choice(
             Text("Charts, pictures, pivot tables"),
             Text("A model cannot see the result, so it cannot tell whether it is right"),

@@ -362,15 +362,7 @@ TOOL = PackagedTool(
             ),
         ),
     ),
-    (
-        *ALWAYS,
-        *READING,
-        *FAILURES,
-        BAD_RANGE,
-        RANGE_TOO_LARGE,
-        NO_SHEET,
-        OUTSIDE_SHEET,
-    ),
+    (*ALWAYS, *READING, *FAILURES, BAD_RANGE, RANGE_TOO_LARGE, NO_SHEET, OUTSIDE_SHEET),
     run,
     example={"path": "data/sales.xlsx", "range": "A1:D5"},
 )

@@ -12,12 +12,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, cast
 
-from satchel.tools.excel.workbook import (
-    MAX_COLUMN_COUNT,
-    MAX_ROW_COUNT,
-    Area,
-    column_name,
-)
+from satchel.tools.excel.workbook import MAX_COLUMN_COUNT, MAX_ROW_COUNT, Area, column_name
 from satchel.tools.packaged import (
     ALWAYS,
     Failure,
@@ -71,10 +66,7 @@ BAD_SHEET = Failure(
     "INVALID_PARAM",
     Text("Excel does not allow this name of a sheet", "工作表名称不合法"),
     Text("{sheet}"),
-    Text(
-        "Use 1 to 31 characters and none of []:*?/\\",
-        "请使用 1～31 个字符，且不含 []:*?/\\",
-    ),
+    Text("Use 1 to 31 characters and none of []:*?/\\", "请使用 1～31 个字符，且不含 []:*?/\\"),
 )
 _DONE = Text(
     "Wrote {rows} x {columns} cells to `{path}`, sheet `{sheet}`, {range}.",
@@ -231,14 +223,7 @@ TOOL = PackagedTool(
             ),
         ),
     ),
-    (
-        *ALWAYS,
-        *WRITING,
-        BAD_ROWS,
-        ROWS_TOO_LARGE,
-        BAD_CELL,
-        BAD_SHEET,
-    ),
+    (*ALWAYS, *WRITING, BAD_ROWS, ROWS_TOO_LARGE, BAD_CELL, BAD_SHEET),
     run,
     example={
         "path": "reports/summary.xlsx",
