@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._optional import installed
 from satchel.errors import Blocked, LockBroken, SatchelError
+from satchel.library.lockfile import interrupted_changes
+from satchel.library.ownership import key_path
 from satchel.settings import SETTINGS
 from satchel.skill.problems import Problem
 
@@ -46,6 +48,8 @@ def diagnose(
     tools = snapshot.tools
     found = [*snapshot.problems, *tools.problems, *packaged_problems(settings)]
     found += tool_name_conflicts(settings, tools)
+    locks = [location.lock for location in library.locations]
+    found += interrupted_changes(locks, key_path(settings.paths.state))
     skills = snapshot.every()
     found += [Problem("include-unmatched", values={"name": one}) for one in library.unmatched()]
     if deep:

@@ -135,9 +135,15 @@ def test_no_try_is_longer_than_the_goal_may_take():
         await asyncio.sleep(30)
 
     result, runner = done(long, timeout=20, left=GoalBudget(seconds=0.05))
-    assert (result.error.code, len(runner.work)) == ("TIMEOUT", 1)
-    assert "budget of the goal is used up" in result.notes[-1]
+    assert (result.error.code, len(runner.work)) == ("BUDGET", 1)
     assert result.seconds < 5
+
+    async def wait():
+        with paused():
+            await asyncio.sleep(30)
+
+    result, _ = done(wait, timeout=20, left=GoalBudget(seconds=0.05))
+    assert (result.error.code, result.seconds < 5) == ("BUDGET", True)
 
 
 @pytest.mark.parametrize(("works", "state"), [(0.0, "done"), (20.0, "failed")])

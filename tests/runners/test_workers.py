@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
@@ -75,6 +76,14 @@ def test_one_process_answers_many_calls(pool, program):
     assert [asked for _, asked, _, _ in said] == list(range(1, 21))
     assert [token for *_, token, _ in said] == list(range(20))
     assert pool.counts()["kept"] == 1
+
+
+@pytest.mark.parametrize("tier", ["none"], indirect=True)
+def test_few_idle_workers_are_kept(tier, program):
+    with closing(Pool(tier=tier, processes=1)) as pool:
+        for number in range(6):
+            ask(pool, request(program)._replace(skill=f"s{number}"))
+        assert pool.counts()["kept"] == 4
 
 
 @pytest.mark.parametrize("tier", ["none"], indirect=True)

@@ -70,7 +70,24 @@ def test_no_text_makes_a_scan_endless(piece):
         scanned({path: text})
 
 
-FILLERS = ["\n", " ", "\t", " \n", "a", "a ", "(", "/", '"', "'", "`", "QUJDREVG", "=", "\u200b"]
+FILLERS = [
+    "\n",
+    " ",
+    "\t",
+    " \n",
+    "a",
+    "a ",
+    "(",
+    "/",
+    '"',
+    "'",
+    "`",
+    "QUJDREVG",
+    "=",
+    "\u200b",
+    "<?php",
+    "\0<?php",
+]
 
 
 @pytest.mark.timeout(300)

@@ -178,11 +178,24 @@ def test_a_plan_is_made_after_an_interrupted_change_was_finished(bench, monkeypa
         patch.setattr(transaction, "write_lockfile", stop)
         with bench.store.plan_remove(["greet"]) as plan, pytest.raises(Crash):
             bench.store.apply(plan)
+    problems = bench.satchel.problems()
+    assert "change-interrupted" in [one.code for one in problems]
     with bench.store.plan_install() as plan:  # it would bring back what was removed
         assert plan.steps == ()
         receipt = bench.store.apply(plan)
     assert receipt.repaired == ("The remove of `greet` was interrupted; it was finished",)
     assert not bench.skills.joinpath("greet").exists()
+
+
+def test_an_undo_of_an_interrupted_change_restores_the_trust(bench, monkeypatch):
+    bench.store.apply(bench.store.plan_import(str(bench.folder())))
+    bench.folder(text="Say more.\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction, "write_lockfile", stop)
+        with bench.store.plan_update() as plan, pytest.raises(Crash):
+            bench.store.apply(plan)
+    bench.store.undo()
+    assert [skill.name for skill in bench.satchel.library.refresh().skills] == ["greet"]
 
 
 @pytest.mark.parametrize("way", ["install", "update"])

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from satchel._fs import read_plain
+from satchel._fs import locked, read_plain
 from satchel.errors import InvalidInput, LockBroken
-from satchel.i18n import Message, say
+from satchel.i18n import Message, join_names, say
 from satchel.skill.file_tree import digest_of
+from satchel.skill.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 LOCK_FILE = "satchel.lock"
 VERSION = 1
@@ -106,6 +107,26 @@ def read_lock(path: str) -> Lock:
         reason = "it is a link" if os.path.islink(path) else exc.strerror or str(exc)
         raise _broken(path, reason) from exc
     return parse_lock(data, path)
+
+
+def interrupted_changes(locks: Iterable[str], marks: str) -> list[Problem]:
+    """Problems of changes that a killed command left unfinished beside these lockfiles."""
+    found: list[Problem] = []
+    for root in dict.fromkeys(os.path.dirname(lock) for lock in locks if lock):
+        work = os.path.join(root, ".satchel")
+        names = pending_changes(root, marks)
+        try:
+            if names:
+                with locked(os.path.join(work, "lock"), timeout=0, private=False):
+                    names = pending_changes(root, marks)
+        except TimeoutError:
+            continue  # it is in progress
+        except OSError:
+            pass  # not writable: it is reported
+        if names:
+            values = {"names": join_names(f"`{name}`" for name in names)}
+            found.append(Problem("change-interrupted", f"{work}/journal.json", values=values))
+    return found
 
 
 def pending_changes(root: str, marks: str = "") -> dict[str, str]:

@@ -57,6 +57,11 @@ class ManifestFile(NamedTuple):
     problems: tuple[Problem, ...] = NO_PROBLEMS
     """Why it could not be read."""
 
+    @property
+    def misnamed(self) -> bool:
+        """Whether it is called `skill.yml`, and so is no tool skill."""
+        return any(one.code == "tool-file-name" for one in self.problems)
+
 
 class LocationState:
     """The result of scanning one location. Snapshots share its headers."""

@@ -108,8 +108,8 @@ def check_manifest(
     """
     path = state.path_of(folder)
     file = f"{path}/{MANIFEST}"
-    outer = next((one for one in parent_folders(folder) if one in state.manifests), "")
-    if outer:
+    above = (one for one in parent_folders(folder) if one in state.manifests)
+    if outer := next((one for one in above if not state.manifests[one].misnamed), ""):
         values = {"outer": f"{state.location.name}/{outer}"}
         return _unusable(Problem("tool-nested", file, values=values))
     known = state.manifests[folder]

@@ -7,7 +7,8 @@ Nothing of a call that may write to the workspace outlives it: such a call is al
 workspace is checked after its last process is gone.
 
 A worker belongs to one program with the same permissions and limits: when any of these changes (a
-file, a secret), it is ended. Workers are ended after `MAX_IDLE_S` without a call.
+file, a secret), it is ended. Workers are ended after `MAX_IDLE_S` without a call, and
+at most `MAX_IDLE_PER_SLOT` per slot are kept.
 """
 
 from __future__ import annotations
@@ -200,6 +201,7 @@ class WarmWorker:
 
 
 MAX_IDLE_S = 60.0
+MAX_IDLE_PER_SLOT = 4
 _SWEEP_INTERVAL_S = 5.0
 _HOSTS = {"timeout": 0.0, "reply": 0, "output": 0, "stderr": 0}
 _REFUSED = {
@@ -448,8 +450,16 @@ class Pool:
                     if not self._has_sweeper:
                         self._has_sweeper = True
                         _start_sweeper(weakref.ref(self))
-                    return
+                    if self._idle <= MAX_IDLE_PER_SLOT * self.slots:
+                        return
+                    kept = self._oldest()
         self._end(kept)
+
+    def _oldest(self) -> WarmWorker:
+        sets = (workers for workers in self._workers.values() if workers.idle)
+        workers = min(sets, key=lambda workers: workers.idle[0].idle_since)
+        self._idle -= 1
+        return workers.idle.pop(0)
 
     def _end(self, kept: WarmWorker) -> None:
         self._live.discard(kept.process)

@@ -52,10 +52,13 @@ _RANSOM = (
     (b"os.walk(", b"fernet(", b"aes.new(", b"vssadmin"),
 )
 """One word of each group."""
+_PHP = re.compile(
+    rb"(?:eval|assert|system|passthru|shell_exec)\s{0,4}\(\s{0,4}"
+    rb"(?:base64_decode\s{0,4}\(\s{0,4})?\$_(?:get|post|request|cookie)\s{0,4}\["
+)
+_MAX_PHP_BYTES = 405
+"""From `<?php` to the call."""
 _WEB_SHELLS = (
-    (b"<?php", re.compile(
-        rb"<\?php[^\0]{0,400}?(?:eval|assert|system|passthru|shell_exec)\s{0,4}\(\s{0,4}"
-        rb"(?:base64_decode\s{0,4}\(\s{0,4})?\$_(?:get|post|request|cookie)\s{0,4}\[")),
     (b"getruntime", re.compile(
         rb"runtime\.getruntime\(\)\.exec\(\s{0,4}request\.getparameter")),
     (b"request", re.compile(rb"eval\s{0,4}\(?\s{0,4}request(?:\.item)?\s{0,4}[\[(]\s{0,4}[\"']")),
@@ -71,6 +74,18 @@ def _base64_forms(text: bytes) -> Iterator[bytes]:
 
 _FORMS = tuple(form for text in _ENCODED for form in _base64_forms(text))
 _DIFFERENCES = tuple((text, bytes(a ^ b for a, b in pairwise(text))) for text in _XORED)
+
+
+def _find_web_shell(low: bytes) -> tuple[int, int] | None:
+    """Start and end of a web shell. In linear time: PHP is searched from the call backwards."""
+    for call in _PHP.finditer(low) if b"<?php" in low else ():
+        start = low.rfind(b"<?php", max(0, call.start() - _MAX_PHP_BYTES), call.start())
+        if start >= 0 and b"\0" not in low[start : call.start()]:
+            return start, call.end()
+    for word, pattern in _WEB_SHELLS:
+        if word in low and (shell := pattern.search(low)):
+            return shell.span()
+    return None
 
 
 def find_payloads(path: str, data: bytes) -> Iterator[Finding]:
@@ -89,11 +104,9 @@ def find_payloads(path: str, data: bytes) -> Iterator[Finding]:
             found = [word for word in words if word in low]
             if len(found) >= least:
                 yield Finding(rule, path, 0, found[0].decode())
-    for word, pattern in _WEB_SHELLS:
-        shell = pattern.search(low) if word in low else None
-        if shell:
-            yield _finding("web-shell", path, data, shell.start(), min(len(shell.group()), 80))
-            break
+    if shell := _find_web_shell(low):
+        start, end = shell
+        yield _finding("web-shell", path, data, start, min(end - start, 80))
     if all(any(word in low for word in group) for group in _RANSOM):
         yield Finding("ransom-note", path)
 

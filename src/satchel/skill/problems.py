@@ -194,6 +194,7 @@ _RULES = (
     ProblemRule("modified", "note", "`{name}` was modified since it was installed: {files}", "Keep it with `satchel verify --accept {name}`, or restore it with `satchel install --frozen`"),
     ProblemRule("not-scannable", "warning", "`{name}` cannot be scanned, so it is not used: {reason}", "Run `{command}`", {"command": "satchel scan {name}"}),
     ProblemRule("lock-broken", "error", "The lockfile cannot be used, so no skill beside it is loaded: {reason}", "Restore it from version control, or delete it and install the skills again"),
+    ProblemRule("change-interrupted", "warning", "A command that changed {names} was interrupted and is not finished", "Run `satchel install`: whatever changes skills next finishes it first"),
     ProblemRule("file-case", "note", "The file should be called `{better}`", "Rename it", {"better": "SKILL.md"}),
     ProblemRule("two-files", "warning", "Both `{used}` and `{other}` are here; `{used}` is used", "Remove one of them"),
     ProblemRule("include-unmatched", "warning", "No skill matches `{name}` in `include`", "Correct it"),

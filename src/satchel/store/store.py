@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -379,6 +379,9 @@ class Store:
             },
             seen={step.id: step.installed for step in steps},
         )
+        was = {self.scope.target(step.id): step.was for step in steps}
+        with suppress(SatchelError):  # for an undo of a change that is interrupted
+            self.trust.suspend(was, keep=list(was))
         receipt = commit(self.scope, pending, plan.stage)
         self._invalidate()
         done = receipt._replace(done=tuple(steps), left=tuple(left), kept=kept)

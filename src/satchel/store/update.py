@@ -331,6 +331,11 @@ def _locked_tree(
     tree = HashedTree(subtree(bundle.tree, place.path))
     if tree.digest == entry.tree:
         return tree
+    if entry.edited and tree.digest == entry.upstream:
+        raise Changed(
+            say("`{name}` is locked with edits, which its source does not have", name=entry.id),
+            say("Keep the folder itself in version control, or lock the source's version"),
+        )
     raise Changed(
         say("`{name}` is not what was locked: its source differs", name=entry.id),
         say("Run `{command}`", command=f"satchel update {entry.id}"),

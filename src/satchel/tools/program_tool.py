@@ -389,7 +389,12 @@ class ProgramTool(Tool):
         """The envelope when no program could be built; `fix` is for `satchel why`."""
         kind = "missing-runtime" if isinstance(exc, MissingRuntime) else "build-failed"
         data = {"failure": kind, "fix": exc.hint}
-        return call.fail(cast("ErrorCode", exc.code), exc.message, exc.hint, data)
+        message = one_line(exc.message, 300)  # it quotes the build tool and the skill's files
+        reply = call.fail(cast("ErrorCode", exc.code), message, exc.hint, data)
+        if isinstance(exc, BuildFailed):
+            framed = self._framed(exc.message[:_MAX_ERROR_CHARS], "fault")
+            reply = reply._replace(text=f"{reply.text}\n{framed}")
+        return reply
 
     def _build_stopped(self, call: ToolCall, fault: str) -> Envelope:
         data = {"tool": self.name, "skill": self.owner, "fault": fault}

@@ -342,11 +342,12 @@ class ReadFileTool(Tool):
         state = state_at(self._library, real)
         # An address never leads to the rest of a project whose root is a skill.
         only_skills = uri or self._settings.reading.scope == "skills"
-        if state == "excluded" or (only_skills and state != "active"):
+        closed = uri and self._for_people(real, call.loaded) is not None
+        if state == "excluded" or closed or (only_skills and state != "active"):
             denied = call.fail("ACCESS_DENIED", *_no_skill_file(shown), path=where)
             return _unknown_address(call, shown) if uri else denied
         if stat.S_ISDIR(info.st_mode) and _same(real, info):
-            return self._folder(call, descriptor, real, shown, where)
+            return self._folder(call, descriptor, real, shown, where, open_only=bool(uri))
         if not stat.S_ISREG(info.st_mode):
             return call.fail(
                 "ACCESS_DENIED",
@@ -393,7 +394,7 @@ class ReadFileTool(Tool):
         )
 
     def _folder(
-        self, call: ToolCall, descriptor: int, real: str, shown: str, where: str
+        self, call: ToolCall, descriptor: int, real: str, shown: str, where: str, *, open_only: bool
     ) -> Envelope:
         entries: list[dict[str, str]] = []
         total = 0
@@ -401,6 +402,9 @@ class ReadFileTool(Tool):
             for entry in found:
                 inside = entry.is_dir(follow_symlinks=False)
                 if inside and state_at(self._library, os.path.join(real, entry.name)) == "excluded":
+                    continue
+                inner = os.path.realpath(os.path.join(real, entry.name))
+                if open_only and self._for_people(inner, call.loaded) is not None:
                     continue
                 total += 1
                 kind = "link" if entry.is_symlink() else "dir" if inside else "file"

@@ -20,7 +20,7 @@ from satchel.tools.lookup import blocked_skill, describe_problem, for_person, un
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.schema import echo, read_arguments
 from satchel.tools.selection import SearchTool
-from satchel.tools.skill_tool import SkillTool, list_folder
+from satchel.tools.skill_tool import SkillTool
 from satchel.trace import span
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ def revision_of(library: Library, tool: str) -> str:
         return ""
     source = found[0]
     try:
-        rows = library.integrity.check(source.skill).rows
+        verified = library.integrity.check(source.skill)
     except SatchelError:
         return ""  # the call itself reports the error
-    return f"{source.digest}/{list_folder(rows, '').revision}"
+    return f"{source.digest}/{verified.tree.digest}"
 
 
 Provider = Literal["anthropic", "openai", "openai-responses", "gemini", "bedrock", "mcp"]

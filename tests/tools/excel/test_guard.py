@@ -62,6 +62,7 @@ def test_entities_and_other_encodings_are_not_read(tried):
     assert tried(packed(workbook(**{SHEET: other}))) == "unsafe"
     split = b"<a>" + b" " * (256 * 1024 - 8) + b"<!DOCTYPE x>"
     assert tried(packed(workbook(**{SHEET: split}))) == "unsafe"
+    assert tried(packed(workbook(**{"xl/media/a.dat": LAUGHS}))) == "unsafe"  # by content
 
 
 @pytest.mark.req("E6")
@@ -75,6 +76,7 @@ def test_bombs_are_refused_without_being_unpacked(tried):
     tracemalloc.stop()
     many = packed({f"x{number}.xml": b"" for number in range(4_100)}, zipfile.ZIP_STORED)
     assert tried(many) == "bomb"
+    assert tried(packed(workbook(**{SHEET: b"<c/>" * (5 << 20)}))) == "bomb"  # its ratio
 
 
 @pytest.mark.req("E6")

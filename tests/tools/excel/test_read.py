@@ -53,6 +53,13 @@ def test_a_range_is_read_as_rows(excel):
     assert excel.call("excel_read", path="book.xlsx", range="A2").data["columns"] == ["North"]
 
 
+def test_a_range_of_another_sheet_is_refused(excel):
+    excel.book(One=[["1"]], Two=[["2"]])
+    both = {"path": "book.xlsx", "range": "One!A1:A1"}
+    assert excel.call("excel_read", sheet="one", **both).error is None
+    assert excel.call("excel_read", sheet="Two", **both).error is not None
+
+
 @pytest.mark.req("E6")
 def test_what_does_not_fit_is_announced_and_can_be_asked_for(excel):
     excel.book(Long=[[f"row {number}", "x" * 50] for number in range(1, 701)])

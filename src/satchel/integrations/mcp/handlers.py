@@ -34,22 +34,26 @@ if TYPE_CHECKING:
     Context = ServerRequestContext[Any, Any]
 
 
+_AFTER = "after:"
+"""Prefix of a cursor."""
+
+
 def page(names: Sequence[str], cursor: str | None, size: int) -> tuple[Sequence[str], str | None]:
-    """One page of sorted names, and the cursor of the next one: the last name of this one.
+    """One page of sorted names, and the cursor of the next one: after the last name of this one.
 
     Raises:
-        InvalidInput: the cursor is none of these names.
+        InvalidInput: the cursor is none of this server's.
     """
     start = 0
     if cursor is not None:
-        start = bisect_right(names, cursor)
-        if cursor not in names[start - 1 : start]:
+        if not cursor.startswith(_AFTER):
             raise InvalidInput(
                 "This cursor is none of this server's", "Begin again without a cursor"
             )
+        start = bisect_right(names, cursor.removeprefix(_AFTER))  # it may be gone meanwhile
     part = names[start : start + size]
     more = start + size < len(names)
-    return part, part[-1] if more else None
+    return part, _AFTER + part[-1] if more else None
 
 
 MAX_PAGE_SKILLS = 100

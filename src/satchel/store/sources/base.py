@@ -188,6 +188,10 @@ _RUNTIME = re.compile(rb"(?m)^runtime[ \t]*:")
 _MAX_HEAD_BYTES = 256 << 10
 
 
+_LFS = b"version https://git-lfs.github.com/spec/"
+_LFS_POINTER_BYTES = range(100, 1025)
+
+
 class FoundSkill(NamedTuple):
     """One skill in a source."""
 
@@ -385,6 +389,12 @@ class SubTree:
         return tuple(sorted(files, key=lambda file: os.fsencode(file.path)))
 
     def _notes(self) -> Iterator[str]:
+        for file in self.files:
+            if file.size not in _LFS_POINTER_BYTES:
+                continue
+            if next(self.chunks(file.path), b"").startswith(_LFS):
+                text = "`{path}` is a pointer of Git LFS: its content is not part of the source"
+                yield say(text, path=shown(file.path))
         if self.ignored:
             yield say(
                 "Left out: {names}", names=join_names(f"`{shown(one)}`" for one in self.ignored)

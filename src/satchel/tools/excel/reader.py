@@ -192,7 +192,10 @@ def run(job: Job) -> ToolAnswer:
     path = str(given["path"])
     where = encodable(job.workspace.relative(path, KINDS))
     named, area = parse_range(str(given["range"]))
-    page = _read(job, path, named or str(given["sheet"]).strip(), area)
+    sheet = str(given["sheet"]).strip()
+    if named and sheet and named.casefold() != sheet.casefold():
+        raise ToolFailed(BAD_RANGE, range=given["range"])
+    page = _read(job, path, named or sheet, area)
     return _answer(job, page, where, header=bool(given["header"]))
 
 

@@ -134,6 +134,9 @@ def shown(value: Any) -> str:
 MAX_PART_COUNT = 4_000
 MAX_UNPACKED_BYTES = 200 * 1024 * 1024
 MAX_TAG_COUNT = 8_000_000
+MAX_COMPRESSION_RATIO = 300
+"""Applies once the parts have more than `_SMALL_BYTES`."""
+_SMALL_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
 
 DAMAGED = Failure(
@@ -201,7 +204,7 @@ def check_workbook(data: bytes, path: str) -> None:
             _check_parts(parts, path)
             tags = 0
             for part in parts:
-                if part.filename.lower().endswith((".xml", ".rels", ".vml")):
+                if _is_xml(archive, part):
                     tags += _read_through(archive, part, path)
                     if tags > MAX_TAG_COUNT:
                         _bomb(path, f"> {MAX_TAG_COUNT:,} tags")
@@ -219,6 +222,17 @@ def _check_parts(parts: list[zipfile.ZipInfo], path: str) -> None:
     total = sum(part.file_size for part in parts)
     if total > MAX_UNPACKED_BYTES:
         _bomb(path, f"> {MAX_UNPACKED_BYTES // 1024 // 1024} MB")
+    packed = sum(part.compress_size for part in parts)
+    if total > _SMALL_BYTES and total > MAX_COMPRESSION_RATIO * packed:
+        _bomb(path, f"{total // max(packed, 1)} x")
+
+
+def _is_xml(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bool:
+    """By name or content: relationships may lead to a part of any name."""
+    if part.filename.lower().endswith((".xml", ".rels", ".vml")):
+        return True
+    with archive.open(part) as stream:
+        return stream.read(64).lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<"
 
 
 def _read_through(archive: zipfile.ZipFile, part: zipfile.ZipInfo, path: str) -> int:
