@@ -75,6 +75,15 @@ def test_a_goal_runs_asks_and_goes_on(weekly, engine):
     assert [(one["id"], one["state"], one["done"]) for one in listed] == [("week-46", "done", 7)]
 
 
+def test_a_failed_tool_is_explained_to_people(empty):
+    plan = "goal: Go\nsteps:\n  - {id: a, tool: excel_info, arguments: {path: orders.xlsx}}\n"
+    (empty.project / "p.yaml").write_text(plan)
+    done = empty.run("goal", "run", "p.yaml", "--id", "g")
+    said = done.out + done.err + empty.run("goal", "show", "g").out
+    assert "There is no such file: orders.xlsx" in said
+    assert "ReadFile" not in said
+
+
 def test_a_detached_goal_goes_on_by_itself(weekly):
     done = weekly("goal", "run", "week.yaml", "--id", "away", "--detach", "--allow-tools")
     assert (done.status, done.out) == (0, "away\n")

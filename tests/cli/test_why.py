@@ -36,6 +36,15 @@ def test_what_repeats_is_counted_and_shown_by_examples(empty):
     assert empty.run("doctor", "--json").out.count("differs from its folder") == 12
 
 
+def test_thousands_are_written_alike(empty):
+    for number in range(1_001):
+        empty.skill(f"skills/f{number}", f"---\nname: n{number}\ndescription: b\n---\nx\n")
+    empty.trust("skills")
+    out = empty.run("doctor").out
+    assert "name-mismatch ×1,001" in out
+    assert "1001" not in out.replace("n1001", "").replace("f1001", "")
+
+
 def test_where_only_locked_skills_are_used_trust_is_no_advice(terminal):
     env = {"COLUMNS": "", "SATCHEL_TRUST": "locked"}
     why = terminal.run("why", "release-notes", **env)

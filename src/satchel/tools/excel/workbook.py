@@ -232,7 +232,8 @@ def _is_xml(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bool:
     if part.filename.lower().endswith((".xml", ".rels", ".vml")):
         return True
     with archive.open(part) as stream:
-        return stream.read(64).lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<"
+        start = stream.read(64).lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")
+        return start[:1] in (b"<", b"")
 
 
 def _read_through(archive: zipfile.ZipFile, part: zipfile.ZipInfo, path: str) -> int:
