@@ -13,7 +13,7 @@ from satchel.goals.artifacts import FolderArtifacts, load, reference
 from satchel.goals.engines.local import LocalEngine
 from satchel.goals.model import Done, Goal, GoalBudget, Plan, Retry, Step, StepCall, Usage
 from satchel.goals.step_runner import StepContext, perform
-from satchel.goals.step_timer import attach_usage, paused
+from satchel.goals.step_timer import attach_usage, paused, running
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 
@@ -144,6 +144,22 @@ def test_no_try_is_longer_than_the_goal_may_take():
 
     result, _ = done(wait, timeout=20, left=GoalBudget(seconds=0.05))
     assert (result.error.code, result.seconds < 5) == ("BUDGET", True)
+
+
+def test_a_part_that_hangs_is_ended_although_another_one_waits_for_it():
+    async def wait():
+        with paused():
+            await asyncio.sleep(30)
+
+    async def hang():
+        with running():
+            await asyncio.sleep(30)
+
+    async def act():
+        await asyncio.gather(wait(), hang())
+
+    result, _ = done(act, timeout=0.2, retry=Retry(1))
+    assert (result.error.code, result.seconds < 5) == ("TIMEOUT", True)
 
 
 @pytest.mark.parametrize(("works", "state"), [(0.0, "done"), (20.0, "failed")])

@@ -28,7 +28,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from satchel.errors import ModelFailed
-from satchel.goals.step_timer import paused
+from satchel.goals.step_timer import paused, running
 from satchel.i18n import say
 from satchel.tools.framing import one_line
 
@@ -77,6 +77,7 @@ class RateLimitedModel(WrapperModel):
             try:
                 async with contextlib.AsyncExitStack() as stack:
                     await self._turn(stack)
+                    stack.enter_context(running())
                     return await self.wrapped.request(messages, settings, model_request_parameters)
             except ModelAPIError as exc:
                 pause = self._pause(exc, attempt)

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class _PausedTimeout:
-    """A timeout of the current attempt, and how many of its requests wait."""
+    """A timeout of the current attempt, and how many of its requests wait and work."""
 
     def __init__(self, timeout: asyncio.Timeout) -> None:
         self.timeout = timeout
-        self.waiting = 0
+        self.waiting = self.working = 0
         self.left: float | None = None
-        """Seconds left when the first of them began to wait."""
+        """Seconds left when it was paused."""
+        self.still = False
 
 
 _running: ContextVar[tuple[_PausedTimeout, ...]] = ContextVar("satchel_timeouts", default=())
@@ -34,22 +35,39 @@ _running: ContextVar[tuple[_PausedTimeout, ...]] = ContextVar("satchel_timeouts"
 
 @contextmanager
 def paused() -> Generator[None]:
-    """Wait for a rate limit: the timeouts of the step are paused while any request waits."""
-    now = asyncio.get_running_loop().time
-    timeouts = _running.get()
-    for one in timeouts:
-        if not one.waiting:
-            due = one.timeout.when()
-            one.left = None if due is None else due - now()
-            _reschedule(one.timeout, None)
-        one.waiting += 1
+    """Wait for a rate limit: the timeouts of the step are paused while no other request works."""
+    _count(waiting=1)
     try:
         yield
     finally:
-        for one in timeouts:
-            one.waiting -= 1
-            if not one.waiting and one.left is not None:
-                _reschedule(one.timeout, now() + one.left)
+        _count(waiting=-1)
+
+
+@contextmanager
+def running() -> Generator[None]:
+    """Work, for which the timeouts of the step run although another request waits."""
+    _count(working=1)
+    try:
+        yield
+    finally:
+        _count(working=-1)
+
+
+def _count(*, waiting: int = 0, working: int = 0) -> None:
+    now = asyncio.get_running_loop().time()
+    for one in _running.get():
+        one.waiting += waiting
+        one.working += working
+        still = one.waiting > 0 and not one.working
+        if still == one.still:
+            continue
+        one.still = still
+        if still:
+            due = one.timeout.when()
+            one.left = None if due is None else due - now
+            _reschedule(one.timeout, None)
+        elif one.left is not None:
+            _reschedule(one.timeout, now + one.left)
 
 
 def _reschedule(timeout: asyncio.Timeout, due: float | None) -> None:
