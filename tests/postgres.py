@@ -12,13 +12,14 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from typing import TYPE_CHECKING, Self
 
 import pytest
+
+from ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,12 +64,6 @@ def programs() -> str:
     if not found:
         raise NoPostgres("PostgreSQL is not installed: `apt-get install postgresql`")
     return max(found, key=lambda folder: float(folder.split("/")[-2]))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Postgres:

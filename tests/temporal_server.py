@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from needs import needs
+from ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 """Seconds until a server that does not come up is given up."""
 QUIET = ("--log-level", "error", "--color", "never", "--disable-config-file")
-
-
-def free_port() -> int:
-    """A port that nobody uses now. Fixed for the server's life: it comes back on the same one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class TemporalServer:

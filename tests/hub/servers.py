@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import subprocess
 import time
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from http_answers import answering, reply
 from needs import needs
+from ports import free_port, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 60.0
 CREDENTIALS = {"accessKey": "hubtestkey", "secretKey": "hubtestsecret0123456789"}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 def _started(words: list[str], folder: Path, port: int, path: str) -> subprocess.Popen[bytes]:
@@ -92,7 +80,7 @@ def seaweedfs(folder: Path) -> Iterator[dict[str, str]]:
 
 def caddy(folder: Path, served: Path) -> Iterator[str]:
     """Run Caddy as a file server; yields its address."""
-    (port,) = free_ports(1)
+    port = free_port()
     words = ["file-server", "--listen", f"127.0.0.1:{port}", "--root", str(served)]
     process = _started([needs("caddy"), *words], folder, port, "/")
     try:

@@ -17,6 +17,7 @@ import pytest
 
 from mcp_host import ask_again, hosting, load, read, refusals, states
 from mcp_talk import serving, write_skill
+from ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,9 +132,7 @@ server.run(transport="http", host="127.0.0.1", port=int(sys.argv[2]), show_banne
 @contextmanager
 def fastmcp_serving(folder: str) -> Iterator[str]:
     """fastmcp's server of the skills in a folder."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-c", FASTMCP, folder, str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

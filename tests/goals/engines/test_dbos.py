@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postgres import free_port
+from ports import free_port
 from satchel.errors import InvalidInput, ServerFailed
 from satchel.goals.engines import dbos_runs
 from satchel.goals.engines.dbos import DbosEngine
