@@ -35,9 +35,7 @@ class NewsSite:
     """A server with editions of a front page."""
 
     def __init__(
-        self,
-        *editions: Mapping[str, Any],
-        failing: Mapping[str, Sequence[int]] | None = None,
+        self, *editions: Mapping[str, Any], failing: Mapping[str, Sequence[int]] | None = None
     ) -> None:
         """Serve editions; the recorded morning and evening when none is given.
 

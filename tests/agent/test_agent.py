@@ -11,15 +11,7 @@ import time
 import pytest
 
 from model_server import Reply
-from satchel.agent import (
-    Limits,
-    SkillLoaded,
-    SubAgent,
-    TextDelta,
-    ToolEnded,
-    ToolStarted,
-    TurnDone,
-)
+from satchel.agent import Limits, SkillLoaded, SubAgent, TextDelta, ToolEnded, ToolStarted, TurnDone
 from satchel.testing import make_skill
 
 

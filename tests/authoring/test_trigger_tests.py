@@ -7,12 +7,7 @@ import re
 import pytest
 
 from satchel import Satchel
-from satchel.authoring.trigger_tests import (
-    TriggerResult,
-    run_prompt,
-    skill_at,
-    skills_with,
-)
+from satchel.authoring.trigger_tests import TriggerResult, run_prompt, skill_at, skills_with
 from satchel.detect import BaseDetector, Match
 from satchel.errors import InvalidInput, NotFound, SkillBroken
 from satchel.skill.trigger_file import TriggerPrompt

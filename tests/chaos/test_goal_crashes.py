@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.goal_killing import (
-    Forks,
-    Trial,
-    Workers,
-    cut_off,
-    freeze,
-    kill_often,
-)
+from chaos.goal_killing import Forks, Trial, Workers, cut_off, freeze, kill_often
 from postgres import postgres_server
 from sizes import sized
 

@@ -9,13 +9,7 @@ import pytest
 
 from satchel.cli.console import Screen
 from satchel.cli.goal_view import GoalProgress
-from satchel.goals.model import (
-    Goal,
-    Plan,
-    Step,
-    StepResult,
-    Usage,
-)
+from satchel.goals.model import Goal, Plan, Step, StepResult, Usage
 from satchel.goals.reports import report_of
 
 PLAN = Plan(
@@ -53,8 +47,7 @@ def test_every_end_is_told_once_and_the_past_not_at_all(screen):
 
 
 @pytest.mark.parametrize(
-    ("states", "told"),
-    [({"fetch": "running"}, "still running (11.0 s): fetch"), ({}, "waiting")],
+    ("states", "told"), [({"fetch": "running"}, "still running (11.0 s): fetch"), ({}, "waiting")]
 )
 def test_a_long_silence_says_what_is_at_work_or_that_nothing_is(screen, monkeypatch, states, told):
     results = {name: StepResult(name, state) for name, state in states.items()}

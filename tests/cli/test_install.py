@@ -171,6 +171,10 @@ def test_an_edit_that_the_scan_blocks_is_recorded_once_its_risk_is_accepted(shop
     refused = shop.run("verify", "--accept", "--yes", COLUMNS="120")
     assert refused.status == 4
     assert "`satchel trust greet --accept-risk WHY`" in refused.err
+    shop.run("install", "two.zip", "--all", "--yes")
+    (shop.project / ".agents/skills/other/more.md").write_text("More.\n")
+    partly = shop.run("verify", "--accept", "--yes", COLUMNS="160")
+    assert "`satchel trust greet --accept-risk WHY`" in partly.err
     assert shop.run("trust", "greet", "--accept-risk", "a joke").status == 0
     assert shop.run("verify", "--accept", "--yes").status == 0
     assert "intact" in shop.run("verify").out

@@ -47,11 +47,7 @@ def _prompts(desk, name: str, text: str, file: str = "triggers.yaml") -> None:
     (folder / file).write_text(text, encoding="utf-8")
 
 
-SNAPSHOTS = {
-    "triggers-mixed": MIXED,
-    "triggers-good": GOOD,
-    "triggers-none": None,
-}
+SNAPSHOTS = {"triggers-mixed": MIXED, "triggers-good": GOOD, "triggers-none": None}
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)

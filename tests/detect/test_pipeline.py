@@ -9,13 +9,7 @@ import pytest
 
 from in_memory import skill
 from satchel import Satchel
-from satchel.detect import (
-    BaseDetector,
-    Detection,
-    Match,
-    RankExplanation,
-    SelectionPipeline,
-)
+from satchel.detect import BaseDetector, Detection, Match, RankExplanation, SelectionPipeline
 from satchel.detect.pipeline import index_folder
 from satchel.errors import InvalidInput, NotFound
 from satchel.settings import load_settings

@@ -141,6 +141,15 @@ def test_skills_with_a_vector_do_not_beat_those_that_have_none_yet(monkeypatch):
     assert scores[late[-1].path] == max(scores.values()) > scores[SKILLS[1].path]
 
 
+def test_many_edited_skills_are_said(monkeypatch):
+    monkeypatch.setattr(module, "MAX_INLINE_SKILLS", 9)
+    semantic = Semantic(Concepts())
+    semantic.prepare((*SKILLS, *_many(15)))
+    edited = tuple(skill(f"s{number}", "For a vehicle.") for number in range(15))
+    for skills in ((*SKILLS, *edited), (*SKILLS, *edited, skill("new", "New."))):
+        assert "have no embedding" in _legs(semantic, "my vehicle", skills, skills)[1][0]
+
+
 def test_few_that_lack_a_vector_are_said_and_take_no_harm(monkeypatch):
     monkeypatch.setattr(module, "MAX_INLINE_SKILLS", 0)
     semantic = Semantic(Concepts())

@@ -129,9 +129,6 @@ def servers() -> Iterator[tuple[str, str]]:
     yield COMPARE, f"{passed['fastmcp 4.1.2']} passed"
 
 
-@pytest.mark.parametrize(
-    "figures",
-    [discovery, sight, installs, crashes, scans, sizes, servers],
-)
+@pytest.mark.parametrize("figures", [discovery, sight, installs, crashes, scans, sizes, servers])
 def test_pages_show_the_stored_figures(figures):
     assert [(name, words) for name, words in figures() if words not in page(name)] == []

@@ -6,15 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from engine_suite.bench import (
-    Gate,
-    fails_until,
-    gives,
-    holds,
-    person,
-    refused,
-    work,
-)
+from engine_suite.bench import Gate, fails_until, gives, holds, person, refused, work
 from satchel.errors import Conflict, InvalidInput, NotFound, SatchelError
 from satchel.goals.model import Answer
 

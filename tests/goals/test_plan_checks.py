@@ -6,12 +6,7 @@ import pytest
 
 from satchel.errors import InvalidInput
 from satchel.goals.model import Goal, GoalBudget, Plan, Retry, Step
-from satchel.goals.plan_checks import (
-    RULES,
-    check,
-    order,
-    require_valid,
-)
+from satchel.goals.plan_checks import RULES, check, order, require_valid
 
 pytestmark = pytest.mark.timeout(60)  # many examples, and machines that are busy
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -104,6 +105,24 @@ async def test_providers_have_their_own_limits_and_the_rest_share_one_rule(tmp_p
     async with asyncio.timeout(1), shared.slot("free"), shared.slot("free"):
         pass
     assert not (tmp_path / "never.db").exists()
+
+
+async def test_a_busy_event_loop_does_not_exceed_a_limit(tmp_path):
+    starts: list[float] = []
+
+    async def ask(limits) -> None:
+        async with limits.slot("m"):
+            starts.append(time.monotonic())
+
+    async with SharedLimiter({"m": Limit(per_second=1)}, str(tmp_path / "limits.db")) as limits:
+
+        async def block() -> None:
+            for _ in range(3):
+                await asyncio.sleep(0.003)
+                time.sleep(1.3)  # noqa: ASYNC251
+
+        await asyncio.gather(*(ask(limits) for _ in range(4)), block())
+    assert min(b - a for a, b in pairwise(starts)) > 0.5
 
 
 @pytest.mark.parametrize("limit", [Limit(per_second=0), Limit(at_once=0), Limit(-1.0)])

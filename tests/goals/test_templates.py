@@ -92,6 +92,8 @@ def test_what_is_put_in_has_a_bound():
         with pytest.raises(StepFailed) as caught:
             fill(text, values)
         assert (caught.value.code, caught.value.retryable) == ("TOO_LARGE", False)
+    with pytest.raises(StepFailed):  # together
+        fill_value(["a {{inputs.x}}"] * 5, values)
 
 
 @pytest.mark.timeout(10)

@@ -292,10 +292,7 @@ FORMS: dict[str, tuple[str, Any]] = {
         "size-differs",
         Zip().add("s/a", b"", method=8, packed=deflate(bytes(50_000)), size=10, crc=0),
     ),
-    "less than declared": (
-        "size-differs",
-        Zip().add("s/a", b"x", method=8, size=500),
-    ),
+    "less than declared": ("size-differs", Zip().add("s/a", b"x", method=8, size=500)),
     "stored in another size": ("size-differs", Zip().add("s/a", b"x", size=2)),
     "bytes behind deflate": (
         "hidden-data",
@@ -309,10 +306,7 @@ FORMS: dict[str, tuple[str, Any]] = {
     "another checksum inside": ("header-differs", Zip().add("s/a", local={"crc": 9})),
     "another flag inside": ("header-differs", Zip().add("s/a", local={"flags": UTF8})),
     "a second name": ("header-differs", Zip().add("s/a.md", extra=_UNICODE)),
-    "a second name inside": (
-        "header-differs",
-        Zip().add("s/a.md", local={"extra": _UNICODE}),
-    ),
+    "a second name inside": ("header-differs", Zip().add("s/a.md", local={"extra": _UNICODE})),
     "a descriptor that lies": (
         "header-differs",
         Zip().add("s/a", b"abc", tail=_descriptor(b"abc", crc=5), **_D),
@@ -331,10 +325,7 @@ FORMS: dict[str, tuple[str, Any]] = {
     ),
     "bytes before the end record": ("hidden-data", lambda: _PLAIN.bytes(between=b"evil")),
     "bytes behind the end": ("trailing-data", lambda: _PLAIN.bytes(after=b"evil")),
-    "an end in the comment": (
-        "zip-end",
-        lambda: _PLAIN.bytes(comment=Zip().bytes()),
-    ),
+    "an end in the comment": ("zip-end", lambda: _PLAIN.bytes(comment=Zip().bytes())),
     "an end record in the comment": (
         "zip-end",
         lambda: _PLAIN.bytes(comment=b"PK\5\6" + bytes(30)),

@@ -8,14 +8,7 @@ import pytest
 from agent_framework import Agent, Content, Message, tool
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from framework_chat import (
-    LOAD,
-    SHIP,
-    converse,
-    forbid_deploy,
-    place_of,
-    was_held_to_its_part,
-)
+from framework_chat import LOAD, SHIP, converse, forbid_deploy, place_of, was_held_to_its_part
 from model_server import Reply, loopback
 from satchel.integrations.agent_framework import SkillsProvider, skill_tools
 from satchel.testing import make_tool_skill
@@ -67,12 +60,7 @@ def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(satchel):
         satchel.refresh()
         return "added"
 
-    steps = [
-        Reply(calls=[("grow", {})]),
-        LOAD,
-        Reply(calls=[("echo_run", {})]),
-        "Done.",
-    ]
+    steps = [Reply(calls=[("grow", {})]), LOAD, Reply(calls=[("echo_run", {})]), "Done."]
     with loopback(steps) as server:
         assert run(agent_of(SkillsProvider(satchel, approve=True), tools=[grow]), "Go") == ["Done."]
     assert "echo_run" not in server.requests[0].tools

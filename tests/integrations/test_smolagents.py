@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from smolagents import LogLevel, OpenAIModel, ToolCallingAgent, tool
 
-from framework_chat import (
-    ASKED,
-    LOAD,
-    SHIP,
-    converse,
-    forbid_deploy,
-    was_held_to_its_part,
-)
+from framework_chat import ASKED, LOAD, SHIP, converse, forbid_deploy, was_held_to_its_part
 from model_server import ModelServer, Reply
 from satchel.integrations.base import sessions_of
 from satchel.integrations.smolagents import SkillsCodeAgent, SkillsToolCallingAgent, skill_tools

@@ -34,6 +34,14 @@ def test_a_tool_is_called_after_its_folder(tmp_path):
     assert problem.line == 1
 
 
+def test_a_file_of_a_wrong_name_hides_no_tools_below_it(tmp_path):
+    make_tool_skill(tmp_path / "group", "excel")
+    (tmp_path / "group/skill.yml").write_text("name: group\n")
+    library = Library([str(tmp_path)])
+    assert tools(library) == ["excel_run"]
+    assert codes(library) == ["tool-file-name"]
+
+
 def test_a_folder_may_have_both(tmp_path):
     make_skill(tmp_path, "excel", "Works with workbooks.")
     make_tool_skill(tmp_path, "excel")

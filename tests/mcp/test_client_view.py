@@ -153,6 +153,17 @@ def test_an_address_of_a_skill_at_the_root_leads_to_no_file_of_the_project(shop,
     satchel.close()
 
 
+def test_skills_for_people_are_not_listed_to_remote_clients(shop):
+    root = write_skill(shop.project, "outer", **{"a.md": "x\n"})
+    write_skill(shop.project, "outer/inner", "disable-model-invocation: true\n", **{"b.md": "y\n"})
+    os.symlink("inner", os.path.join(root, "link"))
+    view = shop.view()
+    assert "inner" not in call(view, "ReadFile", path="skill://outer").text
+    for path in ("inner", "link", "link/b.md"):
+        reply = call(view, "ReadFile", path=f"skill://outer/{path}")
+        assert (reply.error.code, "b.md" in reply.text.replace(path, "")) == ("NOT_FOUND", False)
+
+
 # --- what is forbidden ----------------------------------------------------------------------
 
 

@@ -21,10 +21,7 @@ from satchel import Satchel
 from satchel.errors import NotFound
 from satchel.integrations.mcp import server as server_module
 from satchel.integrations.mcp.client_view import ClientView
-from satchel.integrations.mcp.http import (
-    Web,
-    make_app,
-)
+from satchel.integrations.mcp.http import Web, make_app
 from satchel.tools.base import CancelToken
 
 pytestmark = pytest.mark.timeout(60)

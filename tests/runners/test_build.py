@@ -17,11 +17,7 @@ import pytest
 from runners.leftovers import eventually
 from satchel.errors import BuildFailed, Changed
 from satchel.runners.base import BuildStopped
-from satchel.runners.build import (
-    MAX_CONCURRENT_BUILDS,
-    BuildCache,
-    is_complete,
-)
+from satchel.runners.build import MAX_CONCURRENT_BUILDS, BuildCache, is_complete
 from satchel.runners.sandbox import find_interpreter
 
 SRC = os.path.join(os.path.dirname(__file__), "..", "..", "src")

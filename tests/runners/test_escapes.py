@@ -54,12 +54,7 @@ def built(kind: str, shared: str) -> str:
                 tool, words = needs("go"), ["build", "-trimpath"]
             else:
                 tool, words = needs("cc"), ["-O1", "-static"]
-            env = {
-                **os.environ,
-                "CGO_ENABLED": "0",
-                "GOTOOLCHAIN": "local",
-                "GOCACHE": go_cache(),
-            }
+            env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOCACHE": go_cache()}
             words += ["-o", f"{cached}.new", os.path.basename(source)]
             subprocess.run([tool, *words], cwd=HERE, env=env, check=True)
             os.rename(f"{cached}.new", cached)
@@ -96,11 +91,7 @@ def program(language: str, shared: str) -> dict:
 
 
 def drive(user: str, language: str, shared: str) -> dict:
-    given = {
-        "package": shared,
-        "whoami": set_user_id(user, shared),
-        **program(language, shared),
-    }
+    given = {"package": shared, "whoami": set_user_id(user, shared), **program(language, shared)}
     words = [os.path.join(shared, "escapes", "driver.py"), json.dumps(given)]
     if user == "user" and os.geteuid() == 0:
         who = str(NOBODY)

@@ -88,13 +88,7 @@ def test_calls_are_refused_or_judged_by_their_arguments(machine):
     assert [asked(name, *given) for name, given, _ in DECISIONS] == [row[2] for row in DECISIONS]
 
 
-@pytest.mark.parametrize(
-    ("options", "allowed"),
-    [
-        ({}, set()),
-        ({"network": True}, {2, 10}),
-    ],
-)
+@pytest.mark.parametrize(("options", "allowed"), [({}, set()), ({"network": True}, {2, 10})])
 def test_socket_families(machine, options, allowed):
     asked = Filter(machine, **options)
     families = {family for family in range(46) if asked("socket", family, 1, 7) == ALLOW}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from satchel.errors import InvalidInput
-from satchel.testing import make_tool_skill
+from satchel.testing import make_skill, make_tool_skill
 
 ANSWERS = """import json, sys
 json.loads(sys.stdin.readline())
@@ -42,6 +43,22 @@ def test_one_text_is_one_pattern_wherever_a_host_gives_several(talks):
     assert child.call("Skill", {"name": "code-review"}).status == "success"
     with pytest.raises(InvalidInput):
         session.child(tools=7)
+
+
+@pytest.mark.parametrize("path", ["main.py", "node_modules/h.py", "part/h.py"])
+def test_a_yes_is_for_all_files_of_a_tool(talks, path):
+    folder = Path(
+        make_tool_skill(talks.place, "job", ANSWERS % "GOOD", more="network: true\n")
+    ).parent
+    make_skill(folder, "part", "Helps. Use never.")
+
+    def approve(_ask):
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text("changed\n")
+        return True
+
+    reply = talks.begin(approve=approve, sandbox="off").call("job_run", {})
+    assert "changed while the user was asked" in reply.text
 
 
 def test_a_yes_is_not_for_a_tool_that_changed_meanwhile(talks):

@@ -236,10 +236,7 @@ def test_what_is_no_text_is_told_so(make, text):
             ask(text)
         assert told.value.hint == "Give what is wanted as a `str`"
     made = satchel.shortlist(text)
-    assert (made.text, made.reason) == (
-        "",
-        f"InvalidInput: `{type(text).__name__}` is not valid",
-    )
+    assert (made.text, made.reason) == ("", f"InvalidInput: `{type(text).__name__}` is not valid")
 
 
 @pytest.mark.parametrize("limit", ["3", 2.5, 0, -1, True])

@@ -57,6 +57,9 @@ def test_what_is_left_out_is_said():
     assert [file.path for file in tree.files] == ["SKILL.md"]
     (note,) = tree.notes
     assert "`.DS_Store`" in note
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 9\n"
+    (note,) = subtree(MemoryTree({"SKILL.md": SKILL, "model.bin": pointer})).notes
+    assert "`model.bin` is a pointer of Git LFS" in note
 
 
 # --- links --------------------------------------------------------------------------------

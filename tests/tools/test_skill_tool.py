@@ -11,10 +11,7 @@ import pytest
 
 from satchel import Satchel
 from satchel.tools.framing import make_nonce
-from satchel.tools.skill_tool import (
-    MAX_CONTENT_CHARS,
-    MAX_SKILL_NESTING,
-)
+from satchel.tools.skill_tool import MAX_CONTENT_CHARS, MAX_SKILL_NESTING
 from talking import plain
 
 

@@ -77,9 +77,7 @@ def test_it_ends_at_once_while_a_page_is_open(project, name, code):
 
 
 @pytest.mark.timeout(60)
-def test_a_used_link_is_followed_by_another_and_a_second_server_says_what_is_wrong(
-    project,
-):
+def test_a_used_link_is_followed_by_another_and_a_second_server_says_what_is_wrong(project):
     with serving(project) as (made, address):
         enter(address)
         other = made.stdout.readline().strip()

@@ -18,6 +18,7 @@ from satchel.cli.options import OneOf, dry_run_option, yes_option
 from satchel.errors import Incomplete, Refused, SatchelError
 from satchel.i18n import say
 from satchel.presentation.change_words import names_of
+from satchel.skill.problems import PROBLEMS
 from satchel.store.plan import patch_of, verdict_words
 
 if TYPE_CHECKING:
@@ -240,7 +241,8 @@ def _show_diff(session: CliContext, plan: ChangePlan) -> None:
 def _left_words(plan: ChangePlan, receipt: Receipt) -> str:
     names = _names(receipt.left)
     if plan.op == "lock":  # installed already: `trust` accepts the risk
-        return say("Blocked by the scan: {names}", names=names)
+        fix = say(PROBLEMS["blocked"].fix, name=receipt.left[0].id)
+        return say(". ").join((say("Blocked by the scan: {names}", names=names), fix))
     return say("Blocked: {names}; `--accept-risk WHY` installs it anyway", names=names)
 
 

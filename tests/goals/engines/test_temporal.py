@@ -178,6 +178,22 @@ async def test_without_any_worker_goals_are_seen_answered_and_cancelled(
         assert [one.state for one in await alone.list(states=["asking"])] == ["asking"]
 
 
+@pytest.mark.timeout(60)
+async def test_answers_that_are_too_large_together_are_refused(temporal_server, queue, tmp_path):
+    asks = goal(*(Step(f"a{number}", "human", prompt="Well?") for number in range(4)))
+    runner = Logged(str(tmp_path))
+    async with TemporalEngine(runner, address=temporal_server.address, queue=queue) as engine:
+        await engine.submit(asks)
+        assert (await engine.wait(asks.id, 20)).state == "asking"
+        large = Answer(value="x" * 600_000)
+        for step in ("a0", "a1"):
+            await engine.answer(asks.id, step, large)
+        with pytest.raises(InvalidInput):
+            await engine.answer(asks.id, "a2", large)
+        report = await engine.report(asks.id)
+        assert (report.state, report.steps["a0"].state) == ("asking", "done")
+
+
 @pytest.mark.timeout(30)
 async def test_a_workflow_that_somebody_ended_by_hand_is_cancelled_and_may_be_retried(
     temporal_server, queue, tmp_path
@@ -226,8 +242,5 @@ async def test_goals_that_ran_under_an_earlier_version_can_still_be_replayed():
     with open(HISTORY, encoding="utf-8") as file:  # noqa: ASYNC230 - a small one
         history = WorkflowHistory.from_json("recorded", file.read())
 
-    replayer = Replayer(
-        workflows=[GoalWorkflow],
-        workflow_runner=UnsandboxedWorkflowRunner(),
-    )
+    replayer = Replayer(workflows=[GoalWorkflow], workflow_runner=UnsandboxedWorkflowRunner())
     await replayer.replay_workflow(history)
