@@ -12,13 +12,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from satchel.library.scanner import (
-    LocationState,
-    find_repeated,
-    rescan_location,
-    scan_location,
-    without_ids,
-)
+from satchel.library.scanner import LocationState, find_repeated, rescan_location, scan_location
 from satchel.library.snapshot import NO_TOOLS, Snapshot, ToolSnapshot
 from satchel.skill.model import Skill
 from satchel.skill.problems import Problem
@@ -99,28 +93,32 @@ class LibraryScan:
         """Scan the disk for changes; returns the same snapshot when there are none."""
         with self._lock:
             self._invalid = False
+            before = self._snapshot
             with _paused_collection():
-                self._pending |= self._rescan() if self.states else self._scan()
-            checked = self._check_manifests()  # which may block a skill
-            decided = self.trust.read()
-            locks = self._lock_stamps()
-            if (
-                self._pending
-                or self._snapshot is None
-                or decided is not self._trusted
-                or locks != self._locks
-                or _visible(checked) != _visible(self._checked)
-                or self._became_usable(decided.blocked)
-            ):
-                self._trusted = decided
-                self._locks = locks
-                self._checked = checked
-                before = self._snapshot
-                with _paused_collection():
-                    self._snapshot = self._assemble()
-                self._pending = False
-                self._report(before, self._snapshot)
-            return self._snapshot
+                after = self._refreshed()
+            if after is not before:
+                self._report(before, after)
+            return after
+
+    def _refreshed(self) -> Snapshot:
+        self._pending |= self._rescan() if self.states else self._scan()
+        checked = self._check_manifests()  # which may block a skill
+        decided = self.trust.read()
+        locks = self._lock_stamps()
+        if (
+            self._pending
+            or self._snapshot is None
+            or decided is not self._trusted
+            or locks != self._locks
+            or _visible(checked) != _visible(self._checked)
+            or self._became_usable(decided.blocked)
+        ):
+            self._trusted = decided
+            self._locks = locks
+            self._checked = checked
+            self._snapshot = self._assemble()
+            self._pending = False
+        return self._snapshot
 
     def invalidate(self) -> None:
         """Make the next call scan for changes; for code that has just changed a file."""
@@ -231,13 +229,16 @@ class LibraryScan:
                 continue
             origin = state.location.origin
             state_of = self._state_in(state, sieve)
-            checked: Mapping[str, CheckedManifest] = self._checked[at] if self._checked else {}
+            checked = self._checked[at] if self._checked else {}
+            left_out = repeated.get(at, ())
             here: dict[str, SkillHeader] = {}
             if state.location.supplier is not None:
                 heads = self._without_impostors(state, tables, impostors)
-            for skill_id in sorted(without_ids(heads, repeated.get(at))):
+            for skill_id in sorted(heads):
+                if skill_id in left_out:
+                    continue
                 head = heads[skill_id]
-                tool = checked.get(skill_id)
+                tool = checked.get(skill_id) if checked else None
                 skill_state = tool.state if tool and tool.source else state_of(head)
                 if skill_state != "active":
                     rest.append((head, origin, skill_state))
@@ -349,6 +350,8 @@ class LibraryScan:
             place.path, state.followed, own=place.trusted, project=place.boundary
         )
         locked = self.trust.locked
+        if sieve is None and not locked and trust.is_complete:
+            return lambda _head: "active"
 
         def state_of(head: SkillHeader) -> State:
             if sieve is not None and not sieve.keeps(head):

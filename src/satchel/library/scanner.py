@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import RACY_NS, is_inside, is_really_inside
@@ -17,7 +18,7 @@ from satchel.skill.header import SCAN_BYTES, scan_header
 from satchel.skill.problems import NO_PROBLEMS, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from satchel.library.locations import Location
     from satchel.skill.document import SkillHeader
@@ -135,10 +136,12 @@ class LocationState:
         self.heads.pop(skill_id, None)
         self.broken.pop(skill_id, None)
 
-    def read(self, skill_id: str, path: str, file: str) -> bool:
-        """Read the header of one file; False when there is no such file."""
+    def read(self, skill_id: str, file: str, root: int | None = None) -> bool:
+        """Read the header of one file, below the open folder `root`; False when there is none."""
+        path = f"{self.path_of(skill_id)}/{file}"
         try:
-            descriptor = os.open(path, OPEN_FLAGS)
+            name = path if root is None else f"{skill_id}/{file}"
+            descriptor = os.open(name, OPEN_FLAGS, dir_fd=root)
         except OSError as exc:
             self.drop_skill(skill_id)
             if isinstance(exc, FileNotFoundError) and not os.path.islink(path):
@@ -202,15 +205,7 @@ class LocationState:
 def find_repeated(
     states: Sequence[LocationState], ids: Sequence[Iterable[str]]
 ) -> dict[int, set[str]]:
-    """Skills that an earlier location with the same trust holds too, through links.
-
-    Args:
-        states: The locations in order.
-        ids: The skill ids of each location.
-
-    Returns:
-        Index of a location -> ids of its repeated skills.
-    """
+    """For each location, the skills that an earlier one with the same trust holds too by links."""
     found: dict[int, set[str]] = {}
     if not any(state.followed for state in states):
         return found
@@ -228,11 +223,6 @@ def find_repeated(
                 found.setdefault(at, set()).add(skill_id)
             seen.add(key)
     return found
-
-
-def without_ids(ids: Iterable[str], left_out: set[str] | None) -> Iterable[str]:
-    """The ids in order, without some."""
-    return [one for one in ids if one not in left_out] if left_out else ids
 
 
 def unreadable_problem(path: str, exc: OSError) -> Problem:
@@ -283,7 +273,8 @@ def scan_location(location: Location, bounds: WalkLimits) -> LocationState:
     elif location.single:
         _scan_single(state)
     else:
-        _LocationWalk(state, fresh=True).run([""])
+        with _open_root(location.path) as root:
+            _LocationWalk(state, fresh=True).run([""], root)
         _read_manifests(state)
     return state
 
@@ -300,12 +291,8 @@ def rescan_location(state: LocationState) -> bool:
             state.notes.clear()
             _scan_single(state)
         return before != _comparable(state)
-    root = _open_root(state.location.path)
-    try:
+    with _open_root(state.location.path) as root:
         return _rescan(state, root)
-    finally:
-        if root is not None:
-            os.close(root)
 
 
 def _rescan(state: LocationState, root: int | None) -> bool:
@@ -314,13 +301,13 @@ def _rescan(state: LocationState, root: int | None) -> bool:
         # A checkout or a copy changed everything: one walk is cheaper than many repairs.
         before, known = _comparable(state), dict(state.manifests)
         state.clear()
-        _LocationWalk(state, fresh=True).run([""])
+        _LocationWalk(state, fresh=True).run([""], root)
         state.manifests = {one: known.get(one, item) for one, item in state.manifests.items()}
         return (before != _comparable(state)) | _read_manifests(state)
     changed = False
     if stale:
         before = _comparable(state)
-        _LocationWalk(state, fresh=False).run(stale)
+        _LocationWalk(state, fresh=False).run(stale, root)
         changed = before != _comparable(state)
     for skill_id, file in _edited_files(state, root):
         changed |= _reread(state, skill_id, file)
@@ -379,14 +366,18 @@ def _stamp(info: os.stat_result) -> tuple[int, int, int]:
     return info.st_mtime_ns, info.st_ctime_ns, info.st_size
 
 
-def _open_root(path: str) -> int | None:
+@contextmanager
+def _open_root(path: str) -> Generator[int | None]:
     """A descriptor for relative paths, which resolve faster; None where not supported."""
-    if os.stat not in os.supports_dir_fd:
-        return None
+    root = None
+    if os.stat in os.supports_dir_fd:
+        with suppress(OSError):
+            root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
+        yield root
+    finally:
+        if root is not None:
+            os.close(root)
 
 
 def _escapes_project(state: LocationState) -> bool:
@@ -441,7 +432,7 @@ def _edited_files(state: LocationState, root: int | None) -> list[tuple[str, str
 def _reread(state: LocationState, skill_id: str, file: str) -> bool:
     before = state.heads.get(skill_id)
     broken = state.broken.get(skill_id)
-    state.read(skill_id, f"{state.path_of(skill_id)}/{file}", file)
+    state.read(skill_id, file)
     after = state.heads.get(skill_id)
     if before is not None and after is not None:
         return _without_ctime(before) != _without_ctime(after)
@@ -465,7 +456,7 @@ def _comparable(state: LocationState) -> tuple[Any, ...]:
 
 def _scan_single(state: LocationState) -> None:
     for file in ("SKILL.md", "skill.md"):
-        if state.read("", f"{state.location.path}/{file}", file):
+        if state.read("", file):
             return
 
 
@@ -486,13 +477,14 @@ class _LocationWalk:
         self.device = -1
         """File system on which a link count of 2 means "no subfolders"."""
 
-    def run(self, folders: list[str]) -> None:
+    def run(self, folders: list[str], root: int | None) -> None:
         """Visit `folders` and what is below them."""
         state = self.state
         known, limit = state.folders, state.bounds.folders
         settled = state.settled
         base = state.location.path + "/"
-        read, os_stat, there = state.read, os.stat, os.access
+        start = base if root is None else ""
+        read, os_stat, exists = state.read, os.stat, os.access
         waiting = self.waiting = folders[::-1]
         stale = frozenset(folders) if not self.fresh else frozenset[str]()
         while waiting:
@@ -502,9 +494,8 @@ class _LocationWalk:
             if len(known) >= limit and folder not in known:
                 state.note("", Problem("too-many", base, values={"limit": str(limit)}))
                 return
-            path = base + folder
             try:
-                info = os_stat(path)
+                info = os_stat(start + folder or ".", dir_fd=root)
             except OSError as exc:
                 self._handle_missing(folder, exc)
                 continue
@@ -513,15 +504,16 @@ class _LocationWalk:
                 info.st_nlink == 2
                 and info.st_dev == self.device
                 and (self.fresh or folder not in state.notes)
-                and read(folder, path + "/SKILL.md", "SKILL.md")
+                and read(folder, "SKILL.md", root)
             ):
                 stamp = info.st_ctime_ns
                 known[folder] = stamp if stamp <= settled else 0
-                state.set_manifest(folder, exists=there(f"{path}/{MANIFEST}", os.F_OK))
+                is_tool = exists(f"{start}{folder}/{MANIFEST}", os.F_OK, dir_fd=root)
+                state.set_manifest(folder, exists=is_tool)
                 if not self.fresh:
                     self._drop_missing(folder, set())
                 continue
-            self._list(folder, path if folder else state.location.path, info)
+            self._list(folder, state.path_of(folder), info)
 
     def _handle_missing(self, folder: str, exc: OSError) -> None:
         """Handle a folder that cannot be visited; a missing one is no problem."""
@@ -592,7 +584,7 @@ class _LocationWalk:
             state.note(folder, Problem("file-case", f"{path}/{file}", values={"file": file}))
         head = state.heads.get(folder)
         if head is None or head.file != file or not _is_unchanged(head, f"{path}/{file}"):
-            state.read(folder, f"{path}/{file}", file)
+            state.read(folder, file)
 
     def _queue(self, folder: str, below: list[str]) -> None:
         if not below:

@@ -280,6 +280,11 @@ class LocationTrust:
         if own is None and not links and _is_below(root, record.folders, project):
             self._all = True
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all skills are trusted and none is blocked."""
+        return self._all is True and not self._blocked
+
     def trusts(self, skill_id: str) -> bool:
         """Whether a skill lies in a trusted folder, or its whole location is trusted."""
         if self._all is not None:

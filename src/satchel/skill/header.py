@@ -53,6 +53,7 @@ _NAME = r"name: ([\"']?)([a-z][a-z0-9]*+(?>-[a-z0-9]++)*+)\1\n"
 _SIMPLE = rf"---\n(?>{_LINES}{_NAME}{_LINES}{_DESCRIPTION}{_LINES})---\n"
 # Not compiled here: a start from the scan cache needs none of them.
 _HIDDEN = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0]"
+_PRINTABLE = bytes(range(0x20, 0x7F))
 _WORD = r"[^\W\d_][^\"']*"
 _AFTER_LIST = r"(?m)^(?!(?:  )?- )"
 _NOT_TEXT = frozenset(("true", "false", "yes", "no", "on", "off", "null"))
@@ -114,8 +115,7 @@ def scan_header(
         or shown[-1] == " "
         or name in _NOT_TEXT
         or len(name) > _MAX_NAME_CHARS
-        or not shown.isprintable()
-        or (not shown.isascii() and re.search(_HIDDEN, shown))
+        or not _is_printable(shown)
     ):
         return None
     extra = None
@@ -135,6 +135,12 @@ def scan_header(
     line = text.count("\n", 0, found.start(2)) + 1
     problem = Problem("name-mismatch", "", line, {"name": name, "folder": folder})
     return _new(SkillHeader, (name, description, skill_id, file, *stamp, extra, (problem,)))
+
+
+def _is_printable(text: str) -> bool:
+    if text.isascii():
+        return not text.encode().translate(None, _PRINTABLE)  # in half the time of `isprintable`
+    return text.isprintable() and not re.search(_HIDDEN, text)
 
 
 def _folded(text: str) -> str:
