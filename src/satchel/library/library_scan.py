@@ -158,10 +158,8 @@ class LibraryScan:
             if self._index is not None and not location.single:
                 state, damage = self._index.load(location, self._bounds)
                 if damage:
-                    values = {"reason": damage}
-                    self._index_problems.append(
-                        Problem("index-damaged", location.path, values=values)
-                    )
+                    problem = Problem("index-damaged", location.path, values={"reason": damage})
+                    self._index_problems.append(problem)
             if state is None:
                 state = scan_location(location, self._bounds)
                 self._save(state)
@@ -187,9 +185,8 @@ class LibraryScan:
             return
         reason = self._index.save(state)
         if reason:
-            self._index_problems.append(
-                Problem("index-unsaved", state.location.path, values={"reason": reason})
-            )
+            problem = Problem("index-unsaved", state.location.path, values={"reason": reason})
+            self._index_problems.append(problem)
             self._index = None
 
     def _check_manifests(self) -> list[dict[str, CheckedManifest]]:
@@ -257,9 +254,7 @@ class LibraryScan:
                     by_name[head.name] = _new(Skill, (head, origin, "active", ""))
         hidden = [Skill(head, origin, state) for head, origin, state in rest]
         hidden += impostors
-        for head, origin, name in lost:
-            winner = by_name[name]
-            hidden.append(Skill(head, origin, "shadowed", winner.ref))
+        hidden += [Skill(head, place, "shadowed", by_name[name].ref) for head, place, name in lost]
         tools = NO_TOOLS
         if self._checked:
             tools = self._tool_snapshot([*by_name.values(), *hidden])

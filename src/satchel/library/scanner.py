@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel._fs import RACY_NS, is_inside, is_really_inside
@@ -18,12 +19,14 @@ from satchel.skill.header import SCAN_BYTES, scan_header
 from satchel.skill.problems import NO_PROBLEMS, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from satchel.library.locations import Location
     from satchel.skill.document import SkillHeader
     from satchel.skill.manifest_parser import ManifestResult
 
+Stamp = tuple[int, int, int]
+"""mtime, ctime and size."""
 _MAX_HEADER_BYTES = 68 * 1024
 OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, f"O_{n}", 0) for n in ("NONBLOCK", "CLOEXEC", "NOCTTY"))
 _TYPE, _REGULAR = 0o170000, 0o100000
@@ -41,15 +44,15 @@ class BrokenFile(NamedTuple):
 
     id: str
     file: str
-    stamp: tuple[int, int, int]
+    stamp: Stamp
     problems: tuple[Problem, ...]
 
 
 class ManifestFile(NamedTuple):
     """A skill.yaml."""
 
-    stamp: tuple[int, int, int] = (0, 0, 0)
-    """mtime, ctime and size; all zero when it must be read again."""
+    stamp: Stamp = (0, 0, 0)
+    """All zero when it must be read again."""
     digest: str = ""
     """Hexadecimal SHA-256."""
     reading: ManifestResult | None = None
@@ -138,15 +141,16 @@ class LocationState:
 
     def read(self, skill_id: str, file: str, root: int | None = None) -> bool:
         """Read the header of one file, below the open folder `root`; False when there is none."""
-        path = f"{self.path_of(skill_id)}/{file}"
         try:
-            name = path if root is None else f"{skill_id}/{file}"
+            name = f"{self.path_of(skill_id) if root is None else skill_id}/{file}"
             descriptor = os.open(name, OPEN_FLAGS, dir_fd=root)
         except OSError as exc:
             self.drop_skill(skill_id)
-            if isinstance(exc, FileNotFoundError) and not os.path.islink(path):
+            if isinstance(exc, FileNotFoundError) and not os.path.islink(
+                self._path(skill_id, file)
+            ):
                 return False
-            self._refuse(skill_id, file, (0, 0, 0), unreadable_problem(path, exc))
+            self._refuse(skill_id, file, (0, 0, 0), partial(unreadable_problem, exc=exc))
             return True
         self.reads += 1
         try:
@@ -154,19 +158,20 @@ class LocationState:
             ctime = info.st_ctime_ns
             stamp = (info.st_mtime_ns, ctime if ctime <= self.settled else 0, info.st_size)
             if info.st_mode & _TYPE != _REGULAR:
-                self._refuse(skill_id, file, stamp, not_a_file_problem(path, file, info.st_mode))
+                problem = partial(not_a_file_problem, file=file, mode=info.st_mode)
+                self._refuse(skill_id, file, stamp, problem)
                 return True
-            if self.guarded and self.escapes(path):
-                self._refuse(skill_id, file, stamp, outside_problem(path))
+            if self.guarded and self.escapes(self._path(skill_id, file)):
+                self._refuse(skill_id, file, stamp, outside_problem)
                 return True
             data = os.read(descriptor, SCAN_BYTES)
             head = scan_header(data, skill_id, file, stamp) if skill_id else None
             if head is None:
                 if len(data) == SCAN_BYTES and data.find(b"\n---", 3) < 0:
                     data += _read_rest(descriptor)
-                return self._read_fully(data, skill_id, path, file, stamp)
+                return self._read_fully(data, skill_id, file, stamp)
         except OSError as exc:
-            self._refuse(skill_id, file, (0, 0, 0), unreadable_problem(path, exc))
+            self._refuse(skill_id, file, (0, 0, 0), partial(unreadable_problem, exc=exc))
             return True
         finally:
             os.close(descriptor)
@@ -175,25 +180,28 @@ class LocationState:
             self.broken.pop(skill_id, None)
         return True
 
-    def _read_fully(
-        self, data: bytes, skill_id: str, path: str, file: str, stamp: tuple[int, int, int]
-    ) -> bool:
+    def _read_fully(self, data: bytes, skill_id: str, file: str, stamp: Stamp) -> bool:
         from satchel.skill.reader import read_header
 
         named = skill_id or os.path.basename(self.location.path)
         head, problems = read_header(data, named, file, stamp)
         if head is None:
-            self._refuse(skill_id, file, stamp, *(problem.at(path) for problem in problems))
+            self._refuse(skill_id, file, stamp, *(problem.at for problem in problems))
         else:
             self.heads[skill_id] = head if skill_id else head._replace(id="")
             self.broken.pop(skill_id, None)
         return True
 
     def _refuse(
-        self, skill_id: str, file: str, stamp: tuple[int, int, int], *problems: Problem
+        self, skill_id: str, file: str, stamp: Stamp, *problems: Callable[[str], Problem]
     ) -> None:
         self.heads.pop(skill_id, None)
-        self.broken[skill_id] = BrokenFile(skill_id, file, stamp, problems or NO_PROBLEMS)
+        path = self._path(skill_id, file)
+        found = tuple(problem(path) for problem in problems)
+        self.broken[skill_id] = BrokenFile(skill_id, file, stamp, found or NO_PROBLEMS)
+
+    def _path(self, skill_id: str, file: str) -> str:
+        return f"{self.path_of(skill_id)}/{file}"
 
     def escapes(self, path: str) -> bool:
         """Whether the real path of a file lies outside the boundary of its untrusted location."""
@@ -338,11 +346,8 @@ def _read_manifest(state: LocationState, folder: str, known: ManifestFile) -> Ma
         descriptor = os.open(path, OPEN_FLAGS)
         try:
             info = os.fstat(descriptor)
-            data = (
-                os.read(descriptor, MAX_FILE_BYTES + 1)
-                if info.st_mode & _TYPE == _REGULAR
-                else None
-            )
+            regular = info.st_mode & _TYPE == _REGULAR
+            data = os.read(descriptor, MAX_FILE_BYTES + 1) if regular else None
         finally:
             os.close(descriptor)
     except OSError as exc:
@@ -362,7 +367,7 @@ def _read_manifest(state: LocationState, folder: str, known: ManifestFile) -> Ma
     return ManifestFile(stamp, digest, reading, tool_header(reading, data, folder, _stamp(info)))
 
 
-def _stamp(info: os.stat_result) -> tuple[int, int, int]:
+def _stamp(info: os.stat_result) -> Stamp:
     return info.st_mtime_ns, info.st_ctime_ns, info.st_size
 
 

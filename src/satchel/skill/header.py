@@ -35,12 +35,10 @@ _SINGLE = rf"'[^'{_ODD}]*+'"
 _ITEM = rf"(?>[A-Za-z0-9_][A-Za-z0-9_. -]*+|{_DOUBLE}|{_SINGLE})"
 _FLOW = rf"\[(?:{_ITEM}(?:, ?{_ITEM})*+)?\]"
 _VALUE = f"(?>{_PLAIN}|{_DOUBLE}|{_SINGLE}|{_FLOW})"
-_LINE = rf"{_KEY}: {_VALUE}\n"
-_DEEPER = rf"  {_KEY}:\n(?>(?>    {_KEY}: {_VALUE}\n)++|(?>    - {_VALUE}\n)++)"
-_NESTED = (
-    rf"{_KEY}:\n(?>(?>  {_KEY}: {_VALUE}\n|{_DEEPER})++|(?>  - {_VALUE}\n)++|(?>- {_VALUE}\n)++)?+"
-)
-_LINES = f"(?>{_LINE}|{_NESTED})*+"
+_DEEPER = rf"(?>(?>    {_KEY}: {_VALUE}\n)++|(?>    - {_VALUE}\n)++)"
+_INNER = rf"  {_KEY}:(?> {_VALUE}\n|\n{_DEEPER})"
+_NESTED = rf"(?>(?>{_INNER})++|(?>  - {_VALUE}\n)++|(?>- {_VALUE}\n)++)?+"
+_LINES = rf"(?>{_KEY}:(?> {_VALUE}\n|\n{_NESTED}))*+"
 _BLOCK = rf"([>|])[+-]?\n((?>  [^ {_ODD}][^{_ODD}]*+\n)++)"
 _MORE = r"\n  (?=[^ \n])"
 # A character class here would cost more than all the rest; `scan_header` checks the value with
@@ -53,6 +51,7 @@ _NAME = r"name: ([\"']?)([a-z][a-z0-9]*+(?>-[a-z0-9]++)*+)\1\n"
 _SIMPLE = rf"---\n(?>{_LINES}{_NAME}{_LINES}{_DESCRIPTION}{_LINES})---\n"
 # Not compiled here: a start from the scan cache needs none of them.
 _HIDDEN = "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0]"
+# Removing them is twice as fast as `isprintable`.
 _PRINTABLE = bytes(range(0x20, 0x7F))
 _WORD = r"[^\W\d_][^\"']*"
 _AFTER_LIST = r"(?m)^(?!(?:  )?- )"
@@ -80,9 +79,10 @@ def scan_header(
     data: bytes, skill_id: str, file: str, stamp: tuple[int, int, int]
 ) -> SkillHeader | None:
     """Return the header of a simple file; None when the file needs the YAML parser."""
-    if data.startswith(b"---\r\n"):
-        data = data.replace(b"\r\n", b"\n")
     end = data.find(b"\n---\n", 3) + 5
+    if end < 5 and data.startswith(b"---\r\n"):
+        data = data.replace(b"\r\n", b"\n")
+        end = data.find(b"\n---\n", 3) + 5
     try:
         text = data[:end].decode()
     except UnicodeDecodeError:
@@ -115,12 +115,12 @@ def scan_header(
         or shown[-1] == " "
         or name in _NOT_TEXT
         or len(name) > _MAX_NAME_CHARS
-        or not _is_printable(shown)
+        or (shown.encode().translate(None, _PRINTABLE) and not _is_printable(shown))
     ):
         return None
     extra = None
-    tagged = text.find("\ntags:")
-    if tagged >= 0:
+    if "\ntags:" in text:
+        tagged = text.find("\ntags:")
         tags = _tags(text[tagged + 6 :])
         if tags is None or text.find("\ntags:", tagged + 1) >= 0:
             return None
@@ -138,8 +138,6 @@ def scan_header(
 
 
 def _is_printable(text: str) -> bool:
-    if text.isascii():
-        return not text.encode().translate(None, _PRINTABLE)  # in half the time of `isprintable`
     return text.isprintable() and not re.search(_HIDDEN, text)
 
 
