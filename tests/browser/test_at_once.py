@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Error, expect
 
+from ui_server import open_house
+
 NEWS = "htmx.trigger(document.body, 'satchel:library')"
 """The event of a library change."""
 LIST = re.compile(r"/skills(\?|$)")
@@ -119,3 +121,31 @@ def test_further_clicks_on_save_save_nothing_more(visitor, house):
     expect(page.get_by_role("status").first).to_contain_text("mend-nets")
     expect(page.get_by_role("alert")).to_have_count(0)
     assert "Mends. Use then." in (house.skills / "mend-nets" / "SKILL.md").read_text()
+
+
+_WORST = """
+async () => {
+  let worst = 0;
+  for (let turn = 0; turn < 20; turn += 1) {
+    const began = performance.now();
+    await (await fetch("/goals")).text();
+    worst = Math.max(worst, performance.now() - began);
+    await new Promise(done => setTimeout(done, 100));
+  }
+  return worst;
+}
+"""
+
+
+def test_goals_do_not_wait_for_the_check_of_all_skills(come, tmp_path):
+    house = open_house(tmp_path, SATCHEL_TRUST="all")
+    try:
+        for number in range(101):
+            house.skill(f"cut-stone-{number}", "Cuts stone. Use when asked.")
+        program = "import os, subprocess\n" + "os.environ[f(a)[b].c] = d + e\n" * 25_000
+        (house.skills / "cut-stone-0/cut.py").write_text(program)  # parsing it takes seconds
+        page = come(house).go("/goals")
+        page.context.new_page().goto(f"{house.base}/health")
+        assert page.evaluate(_WORST) < 700  # on a busy machine
+    finally:
+        house.server.close()

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from satchel import Satchel
+from satchel.testing import make_skill
 from ui_server import open_house
 
 BODY = "# Harvest\n\nPick **ripe** ones.\n\n```python\nprint('apples')\n```\n"
@@ -82,14 +83,14 @@ def test_the_button_counts_what_is_ticked(visitor, house, agent, tmp_path):
     page.locator("form[data-upload=zip] button.primary").click()
     page.wait_for_url("**/plans/**")
     text = page.locator("main").inner_text()
-    assert (text.count("cut-paper/.DS_Store"), text.count("overwritten")) == (1, 1)
+    button = page.locator("main button.primary").last
+    seen = (text.count("cut-paper/.DS_Store"), text.count("overwritten"), button.inner_text())
+    assert seen == (1, 1, "Install 2 skills")
     step = page.get_by_role("region", name="glue-paper")
     expect(step).to_contain_text("Scan: ")
     step.locator("summary", has_text="2 files").click()
     step.locator("summary", has_text="scripts/glue.py").click()
     expect(step.locator(".diff-slot", has_text="print('glue')")).to_be_visible()
-    button = page.locator("[data-install]")
-    expect(button).to_have_text("Install 2 skills")
     page.get_by_role("checkbox", name="glue-paper").uncheck()
     expect(button).to_have_text("Install 1 skill")
     page.get_by_role("checkbox", name="cut-paper").uncheck()
@@ -195,7 +196,9 @@ def test_a_click_anywhere_in_a_row_opens_the_skill(come, house, width):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_page_says_each_thing_once_and_has_its_actions(come, house, width):
+def test_a_page_says_each_thing_once_and_has_its_actions(come, house, tmp_path, width):
+    make_skill(tmp_path, f"dry-herbs-{width}", description="Dries herbs. Use in August.")
+    house.server.run("install", str(tmp_path / f"dry-herbs-{width}"), "--yes")
     page = come(house, width=width).go("/skill?ref=.agents/skills/harvest-apples")
     main = page.locator("main")
     project = [page.title(), page.locator("header").first.inner_text()]
@@ -205,8 +208,12 @@ def test_a_page_says_each_thing_once_and_has_its_actions(come, house, width):
         "actions": [main.get_by_text(one, exact=True).count() > 0 for one in ("Rename", "Export")],
         "project": ["project" in text for text in project],
     }
+    page.goto(f"{house.base}/skill?ref=.agents/skills/dry-herbs-{width}")
+    seen["update"] = main.get_by_role("button", name="Update").count()
     yes = [True, True]
-    assert seen == {"agents": 0, "descriptions": 1, "actions": yes, "project": yes}
+    assert seen == {
+        "agents": 0, "descriptions": 1, "actions": yes, "project": yes, "update": 1,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -215,6 +222,17 @@ def test_a_search_marks_its_words_and_keeps_the_counts(come, house, width):
     marks = row(page, "harvest-apples").locator("mark").count()
     filters = "".join(page.locator("main form, main nav").all_text_contents())
     assert (marks > 0, bool(re.search(r"\d", filters))) == (True, True)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_skill_that_fits_stands_above_those_with_a_common_word(come, house, width):
+    tables = "Use for creating, analyzing or formatting spreadsheets (`.xlsx`)."
+    house.skill("edit-tables", tables, body="# Tables\n\nOpen the Excel file with openpyxl.\n")
+    flows = "Runs flows on a platform. Use for pipelines and samples."
+    house.skill("run-flows", flows, body="# Inputs\n\nReturn a file, or a list: file by file.\n")
+    page = come(house, width=width).go("/skills?q=analyse excel file")
+    names = page.locator("tr.skill .naming").all_inner_texts()
+    assert [one.split()[0] for one in names if "-" in one][:1] == ["edit-tables"]
 
 
 def test_a_phone_shows_the_first_skill_in_the_upper_half_and_nothing_overflows(come, house):

@@ -58,19 +58,10 @@ def lost(shop):
     (shop.project / ".agents/skills/greet").rmdir()
 
 
+MINIMAL, NOTES = ("--kind", "minimal"), "Writes notes. Use on release."
 RUNS = {
-    "store-add": (
-        (
-            "new",
-            "Release Notes",
-            "--kind",
-            "minimal",
-            "--description",
-            "Writes notes. Use on release.",
-        ),
-        None,
-    ),
-    "store-add-exists": (("new", "Greet", "--kind", "minimal"), None),
+    "store-add": (("new", "Release Notes", *MINIMAL, "--description", NOTES), None),
+    "store-add-exists": (("new", "Greet", *MINIMAL), None),
     "store-import": (("install", "meeting-notes.zip"), None),
     "store-import-dry-run": (("install", "inbox/greet", "--dry-run"), newer),
     "store-import-overwrite": (("install", "inbox/greet"), newer),
@@ -147,6 +138,15 @@ def test_the_users_own_skills_have_a_lockfile_of_their_own(shop):
     assert (shop.home / ".config/agents/satchel.lock").exists()
     assert "meeting-notes" not in (shop.project / ".agents/satchel.lock").read_text()
     assert "meeting-notes" in shop.run("list").out
+
+
+def test_a_damaged_lockfile_is_mended_without_loss(shop):
+    lock = shop.project / ".agents/satchel.lock"
+    lock.write_text(f"{lock.read_text()}x")
+    assert "delete it and install the skills again" in shop.run("verify", COLUMNS="").err
+    lock.unlink()
+    assert shop.run("install", "inbox/greet", "--yes").status == 0
+    assert "1 skill matches the lockfile" in shop.run("verify").err
 
 
 def test_an_export_of_a_skill_at_the_top_leaves_the_project_out(terminal):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -144,6 +145,16 @@ def test_percentage_and_threshold_agree(inside):
     _, _, out, _ = inside(search, Scripted(chosen, fit=0.8), "mend", "it", "--explain")
     below = out.partition("not selected")[2]
     assert "code-review   40 %" in below
+
+
+def test_each_skill_has_its_own_certainty_beside_it(terminal):
+    about = {"slide-maker": "Guide to slides.", "logo-maker": "Draws logos. Asks for the style."}
+    terminal.skills(about)
+    done = terminal.run("search", "a table with the style of this guide")
+    shown = [re.findall(r"■+|\d+ %", one) for one in done.out.splitlines() if one[:1] == "●"]
+    told = json.loads(terminal.run("search", done.words[1], "--json").out)
+    fits = [f"{round(told['fit'] * one['score'] * 100)} %" for one in told["skills"]]
+    assert (len(shown) > 1, shown) == (True, [[fit] for fit in fits])
 
 
 def test_a_word_that_only_looks_alike_names_no_skill(terminal):

@@ -136,6 +136,11 @@ def test_two_words_stay_apart(one, other):
     assert terms_of(one) != terms_of(other)
 
 
+def test_british_and_american_spelling_are_one():
+    british = "analyse organised visualisations colours behaviour catalogue"
+    assert terms_of(british) == terms_of("analyze organized visualizations colors behavior catalog")
+
+
 def test_words_in_s_that_mean_one_thing():
     words = ["redis", "status", "analysis", "ios", "axis", "this", "virus"]
     assert terms_of(" ".join(words)) == words

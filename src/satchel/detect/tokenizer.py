@@ -158,6 +158,7 @@ def _dense_pieces(run: str) -> list[str]:
 _VOWELS = frozenset("aeiouy")
 _ENDINGS = (
     ("ization", "iz"),
+    ("isation", "iz"),
     ("mentation", "ment"),
     ("ation", "at"),
     ("ator", "at"),
@@ -173,6 +174,9 @@ _ENDINGS = (
     ("ion", ""),
 )
 """Derivational endings and their replacements."""
+_AMERICAN = {"ys": "yz", "is": "iz", "our": "or", "ogu": "og"}
+"""Ends of stems that are spelled in two ways: `analyse`, `organise`, `colour`, `catalogue`."""
+_BRITISH = re.compile(r"(?:(?<=\w{4})(?:ys|(?<!s)is|ogu)|(?<=\w{3})our)$")
 _MIN_STEM_CHARS = 4
 """A shorter rest means that the ending is part of the word."""
 _NO_PLURALS = frozenset(("axis", "iris", "onus", "opus", "plus", "this", "thus"))
@@ -204,7 +208,7 @@ def stem(word: str) -> str:
         word = word[:-1]
     if len(word) >= _MIN_STEM_CHARS and word[-1] == "y":
         word = word[:-1] + "i"
-    return word
+    return _BRITISH.sub(lambda found: _AMERICAN[found[0]], word)
 
 
 def _singular(word: str) -> str:

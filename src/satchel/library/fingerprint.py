@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -175,6 +176,7 @@ class VerdictCache:
         return {line.removesuffix(_PROGRAMS): line.endswith(_PROGRAMS) for line in lines}
 
 
+@cache
 def _rules_version() -> str:
     """Checksum over the scanner's files and its character tables."""
     from satchel import _unicode

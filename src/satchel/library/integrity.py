@@ -222,6 +222,7 @@ class IntegrityChecker:
         skill: Skill,
         verified: VerifiedFolder | None = None,
         found: dict[str, str] | None = None,
+        scanner: Callable[[VerifiedFolder], ScanReport | None] | None = None,
     ) -> ScanReport:
         """Scan a skill and record the verdict.
 
@@ -229,6 +230,7 @@ class IntegrityChecker:
             skill: The skill.
             verified: Its files, if they were hashed already.
             found: Collects verdicts of many skills for one call of `record_verdicts`.
+            scanner: Does the work of `scan_verified`.
 
         Raises:
             SatchelError: it cannot be read.
@@ -238,9 +240,8 @@ class IntegrityChecker:
                 verified = self._hash(skill, self._entry(skill), clean=False)
             except OSError as exc:
                 raise _unreadable_error(skill, exc) from exc
-        tree = _VerifiedTree(verified)
-        report = _scan(tree)
-        if tree.differs:
+        report = (scanner or scan_verified)(verified)
+        if report is None:
             raise changed_error(skill)
         digest = verified.tree.digest
         self._scans.remember(digest, report)
@@ -513,6 +514,13 @@ class IntegrityChecker:
 
 def _root_of(skill: Skill) -> str:
     return os.path.dirname(skill.origin.root)
+
+
+def scan_verified(verified: VerifiedFolder) -> ScanReport | None:
+    """Scan a folder; None when it changed since it was hashed."""
+    tree = _VerifiedTree(verified)
+    report = _scan(tree)
+    return None if tree.differs else report
 
 
 def _scan(tree: Tree) -> ScanReport:

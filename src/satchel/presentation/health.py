@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -25,7 +26,7 @@ from satchel.presentation.findings import (
     unique_problems,
     unscanned_report,
 )
-from satchel.presentation.jobs import START_WAIT_S, BackgroundJob
+from satchel.presentation.jobs import START_WAIT_S, BackgroundJob, ScanProcess
 from satchel.presentation.skill_index import count_untrusted, refresh_if_small
 from satchel.skill.problems import PROBLEMS
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 _SCAN_ORDER = ("block", "review", "note")
 _ORDER = ("error", "warning", "note")
+_MAX_SKILLS_IN_THREAD = 100
+"""More skills are scanned in another process, which takes a moment to start."""
 
 
 class HealthFindings(NamedTuple):
@@ -79,11 +82,13 @@ def find_all(satchel: Satchel, report: ReportProgress) -> HealthFindings:
     total = 2 * len(skills)
     reports: Reports = []
     seen: set[str] = set()
-    for at, skill in enumerate(skills):
-        report(at, total)
-        if skill.source != "builtin" and not skill.origin.remote and skill.base_dir not in seen:
-            seen.add(skill.base_dir)
-            reports.append((skill, _scan(satchel, skill)))
+    many = len(skills) > _MAX_SKILLS_IN_THREAD
+    with ScanProcess() if many else nullcontext() as scanner:
+        for at, skill in enumerate(skills):
+            report(at, total)
+            if skill.source != "builtin" and not skill.origin.remote and skill.base_dir not in seen:
+                seen.add(skill.base_dir)
+                reports.append((skill, _scan(satchel, skill, scanner)))
 
     def with_progress() -> Iterator[object]:
         for at, skill in enumerate(skills):
@@ -94,10 +99,10 @@ def find_all(satchel: Satchel, report: ReportProgress) -> HealthFindings:
     return HealthFindings(satchel.problems(deep=True, progress=with_progress()), reports)
 
 
-def _scan(satchel: Satchel, skill: Skill) -> ScanReport:
+def _scan(satchel: Satchel, skill: Skill, scanner: ScanProcess | None) -> ScanReport:
     library = satchel.library
     try:
-        report = library.integrity.scan(skill)
+        report = library.integrity.scan(skill, scanner=scanner)
         if report.verdict == "blocked" and library.trust.accepts(library.integrity.digest(skill)):
             return report._replace(verdict="review")  # its risk was accepted, so it is used
         return report
