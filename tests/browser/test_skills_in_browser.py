@@ -350,6 +350,7 @@ def test_an_edit_is_checked_while_it_is_typed_and_reaches_the_agent(visitor, hou
     expect(page.locator("#check")).to_contain_text("---")
     text.fill("---\nname: graft-trees\ndescription: Grafts in April. Use then.\n---\n# Cut\n")
     expect(page.locator("#check")).to_contain_text("Grafts in April.")
+    expect(page.locator(".numbers > div")).to_have_count(6)  # the line numbers
     text.press("Control+s")
     expect(page.get_by_role("status").first).to_contain_text("graft-trees")
     assert "Grafts in April." in (house.skills / "graft-trees" / "SKILL.md").read_text()

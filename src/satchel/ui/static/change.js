@@ -151,6 +151,30 @@
 
   // --- the editor ------------------------------------------------------------------------
   const text = document.querySelector("[data-save]");
+  // Line numbers: a copy of the text behind the field, of which only the numbers are seen. It wraps
+  // at the same places.
+  const numbers = document.createElement("div");
+  const number = () => {
+    const fits = text.value.length < 200_000;
+    text.parentElement.classList.toggle("lined", fits);
+    numbers.style.width = `${text.clientWidth}px`;
+    numbers.style.height = `${text.clientHeight}px`;
+    numbers.replaceChildren(...(fits ? text.value.split("\n") : []).map((line) => {
+      const one = document.createElement("div");
+      one.textContent = line || " ";
+      return one;
+    }));
+    numbers.scrollTop = text.scrollTop;
+  };
+  if (text) {
+    numbers.className = "numbers";
+    numbers.setAttribute("aria-hidden", "true");
+    text.after(numbers);
+    text.addEventListener("input", number);
+    text.addEventListener("scroll", () => { numbers.scrollTop = text.scrollTop; });
+    new ResizeObserver(number).observe(text);
+    number();
+  }
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-line]");
     if (!button || !text) return;
@@ -159,7 +183,7 @@
     const start = lines.slice(0, at).reduce((sum, line) => sum + line.length + 1, 0);
     text.focus();
     text.setSelectionRange(start, start + lines[at].length);
-    text.scrollTop = (text.scrollHeight / lines.length) * Math.max(0, at - 4);
+    text.scrollTop = (numbers.children[at]?.offsetTop ?? 0) - 80;
   });
   text?.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key === "s") {
