@@ -142,9 +142,9 @@ def test_goals_do_not_wait_for_the_check_of_all_skills(come, tmp_path):
     try:
         for number in range(101):
             house.skill(f"cut-stone-{number}", "Cuts stone. Use when asked.")
+        page = come(house).go("/goals")
         program = "import os, subprocess\n" + "os.environ[f(a)[b].c] = d + e\n" * 25_000
         (house.skills / "cut-stone-0/cut.py").write_text(program)  # parsing it takes seconds
-        page = come(house).go("/goals")
         page.context.new_page().goto(f"{house.base}/health")
         assert page.evaluate(_WORST) < 700  # on a busy machine
     finally:

@@ -52,6 +52,7 @@ LOAD_WAIT_S = 0.5
 INDEX_WAIT_S = 0.3
 CHECK_S = 0.03
 """For the rows of one page: hashing and scanning new content takes milliseconds per skill."""
+CHECK_ALL_S = 1.0
 CHECK_DELAY_S = 0.4
 """Rows of a search are checked when nothing was typed for this time."""
 _MAX_NAME_PROBES = 4_000
@@ -266,9 +267,10 @@ class SkillIndex:
                     return
 
     def check_all(self, satchel: Satchel) -> None:
-        """Check all skills of a small library."""
-        if len(self.snapshot.skills) <= _MAX_CHECKED_SKILLS:
-            self.check(satchel, range(len(self.items)))
+        """Check all skills of a small library; what takes longer goes on in the background."""
+        places, few = range(len(self.items)), len(self.snapshot.skills) <= _MAX_CHECKED_SKILLS
+        if few and not self.check(satchel, places, CHECK_ALL_S):
+            self.check_later(satchel, places)
 
     def warm_up(self) -> None:
         """Build what the first search, sort and lookup of a skill use."""
