@@ -186,7 +186,7 @@ class ScanProcess:
 
 def _scan_folders(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the server, which ends this
-    with suppress(EOFError):
+    with suppress(EOFError, OSError):  # the server ended
         while True:
             verified = pipe.recv()
             try:
