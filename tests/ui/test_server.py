@@ -142,7 +142,7 @@ def test_on_a_network_it_says_that_others_can_read_along(project, tmp_path):
         while "--behind-https" not in said:
             said += made.stderr.readline()
         made.terminate()
-        assert made.wait(20) == 0
+        assert made.wait(60) == 0
         said = " ".join(said.split())
         assert "put a proxy with TLS in front" in said
         assert f"Others on this machine can read `{file}`" in said
