@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import time
@@ -84,9 +85,12 @@ def test_yaml_bombs(root, name):
     bad = snapshot.get("bad")
     assert bad is not None or codes(snapshot), name
     if bad is not None:
-        began = time.thread_time()  # a neighbour's load is not this file's cost
+        gc.disable()  # the garbage of other tests is not this file's cost, nor is their load
+        began = time.thread_time()
         document = bad.read()
-        assert time.thread_time() - began < 1.0  # 0.05, and perhaps a collection of garbage
+        spent = time.thread_time() - began
+        gc.enable()
+        assert spent < 0.1  # 0.05 on a quiet machine
         assert document.head is not None
         assert document.head.description.startswith("x")
 

@@ -213,7 +213,7 @@ class LocationState:
 def find_repeated(
     states: Sequence[LocationState], ids: Sequence[Iterable[str]]
 ) -> dict[int, set[str]]:
-    """For each location, the skills that an earlier one with the same trust holds too by links."""
+    """Index of a location -> its skills that links also put into an earlier one of equal trust."""
     found: dict[int, set[str]] = {}
     if not any(state.followed for state in states):
         return found
