@@ -56,6 +56,18 @@ def model(folder: str) -> Service:
     return ModelServer(script).start()
 
 
+def hello_model(folder: str) -> Service:
+    """A scripted model that loads `hello-skill` and greets."""
+    from model_server import ModelServer, Reply
+
+    def script(request: Request) -> Reply:
+        if request.results:
+            return Reply("Hello, Ada!")
+        return Reply(calls=[("Skill", {"name": "hello-skill", "args": "Ada"})])
+
+    return ModelServer(script).start()
+
+
 def _follows(skill: str, given: str, file: str, *said: str) -> Callable[[str], Service]:
     """A scripted model that loads a skill, reads a file and answers in the skill's language."""
 
@@ -91,6 +103,7 @@ FIXTURES: dict[str, Callable[[str], Service | None]] = {
     "three-skills": three_skills,
     "git": git,
     "model": model,
+    "hello-model": hello_model,
     "notes-model": _follows(
         "release-notes",
         "1.2",

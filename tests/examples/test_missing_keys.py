@@ -12,10 +12,12 @@ pytestmark = pytest.mark.timeout(60)  # each imports a framework
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY")
 QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1"}
 EXAMPLES = {
-    "pydantic_ai": "`ANTHROPIC_API_KEY` is not set",
-    "google_adk": "`GOOGLE_API_KEY` is not set",
-    "smolagents": "`OPENAI_API_KEY` is not set",
-    "claude_agent_sdk": "Not logged in",
+    "anthropic_loop.py": "`ANTHROPIC_API_KEY` is not set",
+    "openai_loop.py": "`OPENAI_API_KEY` is not set",
+    "pydantic_ai/agent.py": "`ANTHROPIC_API_KEY` is not set",
+    "google_adk/agent.py": "`GOOGLE_API_KEY` is not set",
+    "smolagents/agent.py": "`OPENAI_API_KEY` is not set",
+    "claude_agent_sdk/agent.py": "Not logged in",
 }
 """One of each kind; the others with a model of OpenAI begin with the very same lines."""
 
@@ -24,7 +26,7 @@ EXAMPLES = {
 def test_a_missing_key_is_one_line_and_a_hint(example, root, tmp_path):
     known = {name: value for name, value in os.environ.items() if name not in KEYS}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", f"{root}/examples/{example}/agent.py", str(tmp_path)],
+        [sys.executable, "-W", "ignore", f"{root}/examples/{example}", str(tmp_path)],
         input="Hello\n",
         capture_output=True,
         text=True,
