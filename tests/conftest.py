@@ -38,9 +38,20 @@ settings.register_profile("local", deadline=None)
 settings.load_profile("ci" if IN_CI else "local")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for a machine that has no corpus."""
+    parser.addoption(
+        "--without-corpus",
+        action="store_true",
+        help="deselect the tests that read the folder `shared` beside the checkout",
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is marked `soak` to `.ci/soak`."""
+    """Leave out what is marked `soak`, and on request what reads the corpus."""
     left = [] if IN_SOAK else [item for item in items if item.get_closest_marker("soak")]
+    if config.getoption("--without-corpus"):
+        left += [item for item in items if "shared" in getattr(item, "fixturenames", ())]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
