@@ -12,8 +12,8 @@ default:
 check: lint reference-check docs test
 
 # Everything that CI does, in fresh environments and on two Pythons: 20 minutes on two cores
-ci:
-    .ci/run
+ci *options:
+    .ci/run {{ options }}
 
 # The same tests at full size, with coverage: before a release
 soak:
@@ -92,6 +92,10 @@ requirements:
 # Build the source archive and the wheel
 build: assets
     python -m build --no-isolation
+
+# Show the repository's address; `just address https://…` sets it everywhere
+address *url:
+    python scripts/package_page.py {{ url }}
 
 # Gather the changelog for a release: `just changelog 0.2.0`
 changelog version:

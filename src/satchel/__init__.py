@@ -26,7 +26,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers read it as True; importing `typing` takes 10 ms
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from typing import Any

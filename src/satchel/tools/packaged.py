@@ -243,7 +243,7 @@ class Packaged(NamedTuple):
 
     name: str
     package: str
-    """Name and version: `satchel 0.1.0`."""
+    """Name and version: `satchel 0.2.0`."""
     state: State
     """`missing`: a library that it wraps is not installed."""
     skill: PackagedSkill | None
