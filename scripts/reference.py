@@ -80,7 +80,8 @@ MANIFEST_KEYS = {
 }
 LOCK_KEYS = {
     "name": "Name of the skill; the key of the entry is its folder",
-    "source": "`kind`, `url`, `ref`, `commit`, `path`",
+    "source": "`kind`, `url`, `ref`, `commit`, `path`; from a hub also `hub`, `key` and `seen`, "
+    "and the version in `commit`",
     "licence": "The field `license`",
     "scan": "`verdict`, `rules`, `engine`, `accepted` (day and reason)",
     "signer": "Identity of a valid signature",
@@ -524,12 +525,14 @@ def _check_rules() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    from satchel.library.lockfile import LockEntry
+    from satchel.library.lockfile import LockedSource, LockEntry
     from satchel.skill.fields import FIELDS
     from satchel.skill.manifest_parser import _TOP  # pyright: ignore[reportPrivateUsage]
 
     _same_keys("MANIFEST_KEYS", MANIFEST_KEYS, _TOP)
     renamed = {"place": "source", "id": "check"}
+    sources = dict.fromkeys(re.findall(r"`(\w+)`", LOCK_KEYS["source"]), "")
+    _same_keys("the source in LOCK_KEYS", sources, LockedSource._fields)
     _same_keys("LOCK_KEYS", LOCK_KEYS, [renamed.get(key, key) for key in LockEntry._fields])
     yield "`satchel.toml` is described by [settings](settings.md), plans by [plan files](plans.md)."
     yield ""

@@ -188,6 +188,24 @@ def test_old_and_foreign_names_say_what_to_type(name, empty):
     assert {word for word in words if word.startswith("--")} <= options
 
 
+OLD_NAMES = (
+    "init", "add", "import", "mcp copy", "load", "read", "which", "validate", "overlap", "lock",
+    "signers", "goal approve", "goal graph", "worker", "locations", "index", "vectors",
+    "sandbox check", "completion",
+)  # fmt: skip
+"""The left column of the table in docs/decisions/038-commands-settings-docs.md."""
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_every_name_of_the_version_before_leads_to_the_new_one(name, empty):
+    done = empty.run(*name.split(), "x")
+    assert done.status == 2
+    suggestion = done.err.partition("did you mean `satchel ")[2].partition("`")[0]
+    words = suggestion.split()
+    assert words, done.err
+    assert " ".join(words[:2]) in EVERY or words[0] in EVERY
+
+
 def test_json_may_stand_before_the_command(terminal):
     assert terminal.run("--json", "list").out == terminal.run("list", "--json").out
 

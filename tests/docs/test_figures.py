@@ -105,6 +105,11 @@ def sizes() -> Iterator[tuple[str, str]]:
     short, long = speed["69568"]
     yield FAR, f"a short request in {short:.1f} ms, a long one in {long:.1f} ms"
     yield COMPARE, f"{short:.1f} ms with reasons"
+    short, long = speed["1000"]
+    yield FAR, f"takes {short:.1f} ms for a few words and {long:.1f} ms for a long request"
+    plain = kept("growth")["sizes"]["1000"]["search"]["value"]
+    yield FAR, f"A search with reasons takes {plain:.1f} ms in plain Python"
+    yield FAR, f"| Search | not needed | {plain:.0f} ms |"
     short, long = speed["1000000"]
     yield FAR, f"short, long = {short:.2f}e-3, {long:.1f}e-3"
 

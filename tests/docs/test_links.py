@@ -78,3 +78,12 @@ def test_every_layer_is_drawn():
     with os.scandir(os.path.join(ROOT, "src", "satchel")) as entries:
         folders = {one.name for one in entries if os.path.exists(os.path.join(one, "__init__.py"))}
     assert {name for name in folders if f'["{name}"' not in drawing} == set()
+
+
+DECISIONS = sorted(Path(ROOT, "docs", "decisions").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_has_at_most_350_words_beside_its_tables(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert sum(len(line.split()) for line in lines if not line.startswith("|")) <= 350

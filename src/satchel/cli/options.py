@@ -289,7 +289,7 @@ class HelpGroup(_TranslatedHelp, click.Group):
     modules: Mapping[str, str] = {}
     """Command name -> `module:variable` below `satchel.cli`, in the order of the help."""
     synonyms: Mapping[str, str] = {}
-    """Name of a command in other programs -> its name here."""
+    """Name of a command in other programs -> its name in this group, or `satchel` and its path."""
     headings: Mapping[str, str] = {}
     """First command of a section -> the section's title."""
 
@@ -339,9 +339,10 @@ class HelpGroup(_TranslatedHelp, click.Group):
             iter(difflib.get_close_matches(name, self.modules, n=1)), ""
         )
         if near:
+            whole = near.removeprefix("satchel ") if near.startswith("satchel ") else before + near
             raise InvalidInput(
                 say("There is no command `{name}`; did you mean `satchel {near}`?",
-                    name=before + name, near=before + near)
+                    name=before + name, near=whole)
             )  # fmt: skip
         raise InvalidInput(
             say("There is no command `{name}`", name=before + name),

@@ -53,6 +53,7 @@ mcp = group(
         "start": "serve",
         "run": "serve",
         "check": "list",
+        "copy": "satchel install mcp:SERVER/NAME",
         "uninstall": "install --remove",
         "ls": "list",
         "rm": "remove",
