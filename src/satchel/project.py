@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel._fs import is_really_inside
 from satchel.errors import NotFound, Refused, SatchelError
 from satchel.i18n import Message, join_names, render, say
 from satchel.library import Filter, Library, ScanCache, TrustStore, default_locations
@@ -20,7 +21,7 @@ from satchel.skill.problems import Problem
 from satchel.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from satchel.library import Snapshot
     from satchel.library.locations import Location
@@ -45,7 +46,9 @@ def library_for(settings: Settings) -> Library:
         [*default_locations(settings), *served],
         wanted=Filter(settings.include, settings.exclude, settings.tags),
         trust=TrustStore(
-            os.path.join(state, "trust.json") if state else None, locked=settings.trust == "locked"
+            os.path.join(state, "trust.json") if state else None,
+            locked=settings.trust == "locked",
+            grants=settings.grants,
         ),
         scans=VerdictCache(cache),
         index=ScanCache(cache) if cache else None,
@@ -168,6 +171,36 @@ def add_first_skill(store: Store, name: str) -> str:
     return os.path.join(store.scope.target(name), "SKILL.md")
 
 
+class ToolRequest(NamedTuple):
+    """The tools that a skill asks to call without approval."""
+
+    skill: Skill
+    tools: tuple[str, ...]
+    """Patterns of `allowed-tools` that the user has not granted."""
+    digest: str
+    """Of the content that asks: a grant is bound to it."""
+
+
+def tool_requests(library: Library, skills: Iterable[Skill]) -> Iterator[ToolRequest]:
+    """Find the skills with requests that are not granted; unreadable ones are left out."""
+    from satchel.session.permissions import tool_grants
+
+    integrity = library.integrity
+    for skill in skills:
+        if skill.origin.remote or skill.is_tool:
+            continue
+        try:
+            fields = integrity.inspect(skill).fields
+            if not fields.get("allowed-tools"):
+                continue
+            digest = integrity.digest(skill)
+            same = integrity.inspect(skill).fields == fields
+        except SatchelError:  # the scan reports it
+            continue
+        if same and (tools := tool_grants(library, skill, fields, digest).refused):
+            yield ToolRequest(skill, tools, digest)
+
+
 class FolderReview(NamedTuple):
     """The untrusted skills of a project, for the decision to trust its folder."""
 
@@ -179,6 +212,8 @@ class FolderReview(NamedTuple):
     """Skills that the scan blocks: not offered even when the folder is trusted."""
     problems: tuple[Problem, ...] = ()
     """Skills that cannot be scanned, and so are not used."""
+    requests: tuple[ToolRequest, ...] = ()
+    """What the project's skills request, also those that are trusted already."""
 
 
 def find_skill(library: Library, skill: Skill | str) -> Skill:
@@ -233,8 +268,18 @@ def review_folder(
     integrity.record_verdicts(verdicts)
     if progress is not None:
         progress(len(waiting), len(waiting))
+    here = [
+        skill
+        for skill in library.snapshot().skills
+        if is_really_inside(skill.base_dir, settings.project)
+    ]
     return FolderReview(
-        settings.project, tuple(waiting), tuple(programs), tuple(blocked), tuple(problems)
+        settings.project,
+        tuple(waiting),
+        tuple(programs),
+        tuple(blocked),
+        tuple(problems),
+        tuple(tool_requests(library, (*waiting, *here))),
     )
 
 

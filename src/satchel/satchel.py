@@ -22,11 +22,13 @@ from satchel.project import (
     EXAMPLE_SKILL,
     FolderReview,
     Notices,
+    ToolRequest,
     add_first_skill,
     find_skill,
     library_for,
     refuse_locked,
     review_folder,
+    tool_requests,
     warn_unmatched,
 )
 from satchel.settings import load_settings
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from satchel.store.store import Store
     from satchel.tools.program_runner import ProgramRunner
 
-__all__ = ["EXAMPLE_SKILL", "FolderReview", "Satchel"]
+__all__ = ["EXAMPLE_SKILL", "FolderReview", "Satchel", "ToolRequest"]
 
 
 class Satchel:
@@ -516,6 +518,22 @@ class Satchel:
         self.library.trust.accept(integrity.digest(one), " ".join(reason.split()))
         self.library.refresh()
         return one
+
+    def tool_requests(self, skill: Skill | str) -> tuple[ToolRequest, ...]:
+        """The tools that a skill asks to call without approval; empty when none are left to grant.
+
+        Raises:
+            NotFound: there is no such skill.
+        """
+        return tuple(tool_requests(self.library, (find_skill(self.library, skill),)))
+
+    def grant_tools(self, requests: Iterable[ToolRequest]) -> None:
+        """Grant what skills request (`tool_requests`, `review`), for their present content.
+
+        Raises:
+            Refused: the decision cannot be saved.
+        """
+        self.library.trust.grant_tools({one.skill.base_dir: one.digest for one in requests})
 
     def untrust(self) -> bool:
         """Revoke the trust in the project's folder; True when it was trusted."""

@@ -110,6 +110,9 @@ SETTINGS = (
     Setting("tools", "SATCHEL_TOOLS", "record", ToolSettings(),
             "Limits of tool skills: `timeout` (seconds), `processes` (0: automatic), `output` (characters), `memory` (MB).",
             project_may_set=False),
+    Setting("grants", "SATCHEL_GRANTS", "table", {},
+            "Grants by the name of a skill: `tools`, which it may call without approval while it is loaded.",
+            project_may_set=False),
     Setting("create_missing", "SATCHEL_CREATE_MISSING", "flag", default=False,
             description="Create the user's skills folder at start-up.", project_may_set=False),
     Setting("sandbox", "SATCHEL_SANDBOX", "text", "required",
@@ -171,6 +174,7 @@ class Settings(NamedTuple):
     reading: ReadSettings = ReadSettings()
     packaged: bool = True
     tools: ToolSettings = ToolSettings()
+    grants: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
     asks: bool = False
     """Only skills of trusted folders are offered. It stays True when a project chooses `locked`,
     since the lockfile is the project's own."""
@@ -562,6 +566,8 @@ def _convert(setting: Setting, value: Any, where: str) -> Any:
 
 
 _SCOPES = ("project", "skills")
+_GRANT: dict[str, Any] = {"tools": ()}
+"""The keys of a row of `grants`."""
 _RECORD_KINDS: dict[type, Any] = {int: "integer", str: "text", tuple: "list"}
 
 
@@ -580,11 +586,20 @@ def _table(setting: Setting, value: Any, where: str) -> dict[str, Any]:
     if setting.kind == "table":
         if not all(isinstance(row, dict) for row in rows.values()):
             raise _wrong_value(setting, where, rows)
-        return rows
-    usual = setting.default._asdict()
+        if setting.name != "grants":
+            return rows
+        return {
+            name: _fields(f"grants.{name}", row, f"{where}.{name}", _GRANT)
+            for name, row in rows.items()
+        }
+    return _fields(setting.name, rows, where, setting.default._asdict())
+
+
+def _fields(table: str, rows: dict[str, Any], where: str, usual: dict[str, Any]) -> dict[str, Any]:
+    """Convert the values of a record; `usual` has its fields with their defaults."""
     found: dict[str, Any] = {}
     for key, row in rows.items():
-        name = f"{setting.name}.{key}"
+        name = f"{table}.{key}"
         if key not in usual:
             raise _no_setting(name)
         kind = _RECORD_KINDS[type(usual[key])]

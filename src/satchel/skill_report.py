@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from satchel.errors import Blocked, SatchelError
 from satchel.i18n import join_names, render, say
 from satchel.library.locations import source_words
+from satchel.session.permissions import ToolGrants, tool_grants
 from satchel.skill.fields import FIELDS
 from satchel.skill.problems import Problem
 
@@ -104,6 +105,9 @@ def report_skill(
         refusal = refusal or tools.refused.get(skill.ref)
     if bound is not None:
         chapters.append(bound)
+    tools_asked = _grants_of(skill, library)
+    if tools_asked.requested or tools_asked.granted:
+        chapters.append(_grants_section(tools_asked))
     own = os.path.join(skill.base_dir, "skill.yaml")
     lost = [problem for problem in taken if problem.path == own]
     if source is not None:
@@ -132,11 +136,16 @@ def report_skill(
         "last_failure": past.failed,
         "selected": choices._asdict(),
     }
+    if tools_asked.requested or tools_asked.granted:
+        facts["requested_tools"] = list(tools_asked.requested)
+        facts["granted_tools"] = list(tools_asked.granted)
     if source is not None:
         facts.update(source.to_dict(), last_ran=past.ran)
     advice = tuple(dict.fromkeys(problem.fix for problem in lost)) or tuple(
         _advice(skill, standing, policy, refusal, source, past.open_failure)
     )
+    if tools_asked.refused and skill.state == "active" and not skill.origin.remote:
+        advice += (grant_hint(skill),)
     return SkillReport(
         skill.name,
         say(
@@ -170,6 +179,33 @@ def _content_section(
         names = join_names(f"`{path}`" for path in files[:3])
         lines.append(say("modified since it was installed: {files}", files=names))
     return ReportSection(title, tuple(lines), "good"), None
+
+
+def _grants_of(skill: Skill, library: Library) -> ToolGrants:
+    if skill.origin.remote:
+        return ToolGrants()
+    try:
+        return tool_grants(library, skill, skill.read().fields)
+    except SatchelError:  # reported among the problems
+        return ToolGrants()
+
+
+def _grants_section(tools: ToolGrants) -> ReportSection:
+    rows = [(say("requested"), tools.requested), (say("granted"), tools.granted)]
+    lines = [
+        f"{title}{say(': ')}{join_names(f'`{one}`' for one in names) or say('none')}"
+        for title, names in rows
+    ]
+    mood = "plain" if tools.refused else "good"
+    return ReportSection(say("Tools without approval"), tuple(lines), mood)
+
+
+def grant_hint(skill: Skill) -> str:
+    """The next step for tools that a skill requests and the user has not granted."""
+    return say(
+        "The tools that it requests need approval; grant them with `{command}`",
+        command=f"satchel trust {skill.reference} --grant-tools",
+    )
 
 
 def _tools_section(source: ToolSkill, lost: Sequence[Problem]) -> ReportSection:

@@ -60,9 +60,11 @@ def test_trust_is_revoked(terminal):
         "programs": ["skills/release-notes"],
         "blocked": [],
         "problems": [],
+        "requests": [],
+        "granted": [],
     }
     assert "release-notes" in terminal.run("list").out
-    assert terminal.run("trust", "release-notes", "--revoke").status == 2
+    assert terminal.run("trust", "release-notes", "--revoke").status == 3
     assert "release-notes" in terminal.run("list").out
     assert terminal.run("trust", "--revoke").status == 0
     assert terminal.run("list").out == ""
@@ -153,3 +155,52 @@ def test_an_edited_skill_is_used_wherever_it_came_from(empty):
         (empty.project / path / "more.md").write_text("An edit.\n")
         done = empty.run("show", "--as-model", os.path.basename(path))
         assert done.status == 0, done.err
+
+
+ASKING = "---\nname: asking\ndescription: Asks. Use when asked.\nallowed-tools: pro*\n---\nx\n"
+
+
+def test_trust_lists_what_skills_request_and_yes_does_not_grant_it(terminal):
+    terminal.skill("skills/asking", ASKING)
+    reply = terminal.run("trust", "--yes")
+    assert "`asking` requests without approval: `pro*`" in reply.err
+    assert "`satchel trust --grant-tools` grants them" in reply.err
+    why = terminal.run("why", "asking").out
+    assert "requested: `pro*`" in why
+    assert "granted: none" in why
+    table = json.loads(terminal.run("trust", "--yes", "--json").out)
+    assert table["requests"] == [{"skill": "skills/asking", "tools": ["pro*"]}]
+    assert table["granted"] == []
+
+
+def test_the_option_grants_the_requested_tools_until_the_skill_changes(terminal):
+    terminal.skill("skills/asking", ASKING)
+    assert terminal.run("trust", "--yes", "--grant-tools").status == 0
+    assert json.loads(terminal.run("show", "asking", "--json").out)["granted_tools"] == ["pro*"]
+    assert terminal.run("trust", "asking", "--revoke").status == 0
+    assert terminal.run("trust", "asking", "--revoke").status == 3
+    assert "granted: none" in terminal.run("why", "asking").out
+    assert terminal.run("trust", "asking", "--grant-tools").status == 0
+    assert "granted: `pro*`" in terminal.run("why", "asking").out
+    terminal.skill("skills/asking", ASKING + "More.\n")
+    assert "Tools without approval: none" in terminal.run("show", "asking").out
+
+
+@pytest.mark.parametrize(("typed", "granted"), [(b"y\ny\n", ["pro*"]), (b"y\nn\n", [])])
+def test_a_person_is_asked_about_the_tools_after_the_folder(terminal, typed, granted):
+    terminal.skill("skills/asking", ASKING)
+    _, words = _answering(terminal, typed, "trust")
+    assert "Let `asking` call the requested tools without approval? [y/N]" in words
+    assert json.loads(terminal.run("show", "asking", "--json").out)["granted_tools"] == granted
+
+
+def test_install_shows_the_request_and_grants_it_only_by_option(terminal):
+    terminal.skill("elsewhere/asking", ASKING)
+    reply = terminal.run("install", "elsewhere/asking", "--yes")
+    assert "requests without approval: pro*" in reply.err
+    assert "`satchel trust asking --grant-tools`" in reply.err
+    assert "granted: none" in terminal.run("why", "asking").out
+    assert terminal.run("remove", "asking", "--yes").status == 0
+    reply = terminal.run("install", "elsewhere/asking", "--yes", "--grant-tools")
+    assert "granted: `pro*`" in terminal.run("why", "asking").out
+    assert terminal.run("trust", "asking", "--revoke", "--grant-tools").status == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from html import unescape
 from urllib.parse import quote
 
@@ -327,3 +328,21 @@ def test_agents_that_read_it_untrusted_are_a_warning(enter, project):
     text = _agents(careful)
     assert 'class="sight warn"' in text
     assert "although it is not offered here" in text
+
+
+def test_the_trust_view_and_the_page_show_requested_and_granted_tools(enter, project):
+    make_skill(project / "skills", "asking", "Asks. Use when asked.", allowed_tools="pro*")
+    careful = enter(trust="ask")
+    for _ in range(100):
+        text = careful.get("/skills").text
+        if "Requested tools" in text:
+            break
+        time.sleep(0.05)
+    assert "<code>pro*</code>" in text.partition("Requested tools")[2].partition("</ul>")[0]
+    careful.post("/skills/trust")
+    page = careful.get("/skill?ref=skills/asking").text
+    assert "<dt>Requested tools</dt><dd><code>pro*</code></dd>" in page
+    assert "<dt>Granted tools</dt><dd>none</dd>" in page
+    careful.satchel.grant_tools(careful.satchel.tool_requests("asking"))
+    page = careful.get("/skill?ref=skills/asking").text
+    assert "<dt>Granted tools</dt><dd><code>pro*</code></dd>" in page

@@ -14,10 +14,10 @@ import click
 
 from satchel.cli.console import error_dict, one_line, plural, write_json
 from satchel.cli.context import confirm
-from satchel.cli.options import OneOf, dry_run_option, yes_option
+from satchel.cli.options import OneOf, dry_run_option, flag_option, yes_option
 from satchel.errors import Incomplete, Refused, SatchelError
 from satchel.i18n import say
-from satchel.presentation.change_words import names_of
+from satchel.presentation.change_words import names_of, request_lines
 from satchel.skill.problems import PROBLEMS
 from satchel.store.plan import patch_of, verdict_words
 
@@ -51,6 +51,8 @@ def decide_options(function: Callable[..., int]) -> Callable[..., int]:
 def change_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of the commands that install skills."""
     function = scope_option(decide_options(function))
+    words = say("Grant the tools that the skills request in `allowed-tools`.")
+    function = flag_option("--grant-tools", words)(function)
     return click.option("--accept-risk", metavar="WHY", default="", help=RISK)(function)
 
 
@@ -78,14 +80,23 @@ def confirm_and_apply(
     dry_run: bool,
     as_json: bool,
     accept_risk: str = "",
+    grant_tools: bool = False,
 ) -> int:
     """Show a plan, ask, apply it; returns the exit code.
 
-    `yes` asks nothing; `accept_risk` is the reason to install blocked skills.
+    `yes` asks nothing and grants nothing; `accept_risk` is the reason to install blocked skills;
+    `grant_tools` grants the tools that they request.
     """
     try:
         return _confirm_and_apply(
-            session, store, plan, yes=yes, dry_run=dry_run, as_json=as_json, accept_risk=accept_risk
+            session,
+            store,
+            plan,
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+            accept_risk=accept_risk,
+            grant_tools=grant_tools,
         )
     except SatchelError as exc:
         if as_json:
@@ -105,6 +116,7 @@ def _confirm_and_apply(
     dry_run: bool,
     as_json: bool,
     accept_risk: str,
+    grant_tools: bool,
 ) -> int:
     from satchel.presentation.changes import reason_to_confirm
 
@@ -124,15 +136,40 @@ def _confirm_and_apply(
     if reason and not ask(session, one_line(reason)):
         session.err.line(say("Nothing was changed"))
         return 0
-    receipt = store.apply(plan, accept_risk=accept_risk)
+    asking = _requesting(store, plan)
+    if asking and not (grant_tools or yes or as_json) and sys.stdin.isatty():
+        names = _names(asking)
+        question = say("Let {names} call the requested tools without approval?", names=names)
+        grant_tools = confirm(session, question)
+    receipt = store.apply(plan, accept_risk=accept_risk, grant_tools=grant_tools)
     if as_json:
         done = [step.id for step in receipt.done]
         write_json({**plan.to_dict(), "number": receipt.number, "done": done})
     else:
         print_receipt(session, plan, receipt)
+    if asking and not grant_tools:
+        print_ungranted(session, f"satchel trust {asking[0].id} --grant-tools")
     put = [step.id for step in receipt.done if step.kind in ("add", "replace")]
     print_shadowed(session, [plan.scope.target(skill_id) for skill_id in put])
     return 1 if refused or receipt.left else 0
+
+
+def print_ungranted(session: CliContext, command: str) -> None:
+    """Print that requested tools are not granted, and the command that grants them."""
+    session.err.line(
+        say("The requested tools still need approval; `{command}` grants them", command=command)
+    )
+
+
+def _requesting(store: Store, plan: ChangePlan) -> list[ChangeStep]:
+    """The steps with requests for tools that are not granted."""
+    return [
+        step
+        for step in plan.changes
+        if step.difference.requests
+        and step.after is not None
+        and not store.trust.has_tool_grant(plan.scope.target(step.id), step.after.tree)
+    ]
 
 
 def ask(session: CliContext, reason: str) -> bool:
@@ -176,6 +213,10 @@ def print_plan(session: CliContext, plan: ChangePlan) -> None:
         notable = step.kind != "same" and (has_findings(step) or has_new_powers(step))
         if shown or notable or step.kind == "refused":
             print_step(err, show_step(plan, at), short=large)
+    if large:
+        asking = [step for step in plan.changes if step.difference.requests]
+        for line in request_lines([(step.id, step.difference.requests) for step in asking]):
+            err.line(one_line(line), "yellow")
     for note in dict.fromkeys(note for step in plan.changes for note in step.notes if large):
         err.line(one_line(note), "dim", "  · ")
 

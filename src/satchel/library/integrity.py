@@ -358,6 +358,28 @@ class IntegrityChecker:
         theirs = skill.source in ("global", "builtin") or self._trust.is_authored(skill.base_dir)
         return theirs and not self.is_locked(skill)
 
+    def grants_tools(self, skill: Skill, digest: str) -> bool:
+        """Whether `allowed-tools` of a skill counts without a further approval.
+
+        It does for the user's own skills, for those of a folder that is trusted without a question
+        (in Python: the folder that was given), and for a content that the user granted. A skill
+        that was installed from elsewhere needs the grant in every folder.
+
+        Args:
+            skill: The skill.
+            digest: The digest of its content.
+        """
+        if skill.origin.remote:
+            return False
+        place = self._places.get(skill.origin)
+        is_own = place is None or place.trusted is True or self._trust.is_authored(skill.base_dir)
+        try:
+            return (is_own and not self.is_locked(skill)) or self._trust.has_tool_grant(
+                skill.base_dir, digest
+            )
+        except LockBroken:
+            return False
+
     def _supply(self, skill: Skill) -> ServedSkills:
         supply = self._supplies.get(skill.origin.root)
         if supply is None:

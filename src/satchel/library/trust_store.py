@@ -1,4 +1,4 @@
-"""Trusted folders, blocked skills and accepted risks of one user.
+"""Trusted folders, blocked skills, accepted risks and granted tools of one user.
 
 They are in one readable JSON file in the state folder. A skill of a project is offered when its
 folder, with links resolved, lies in a trusted folder. A skill whose content the scan blocked is
@@ -40,23 +40,35 @@ class TrustRecord(NamedTuple):
     removed: Mapping[str, str]
     """Real path of a folder that a change replaced or removed -> the digests of its content that
     was trusted, newest last; an undo restores this trust."""
+    granted: Mapping[str, str] = {}
+    """Real path of a skill's folder -> the digest of the content whose requests the user granted,
+    followed by what was granted: ` tools`. Missing in files of 0.2."""
 
 
 _EMPTY = TrustRecord({}, {}, {}, {}, {})
+_TOOLS = " tools"
 
 
 class TrustStore:
     """The trust file of one user."""
 
-    def __init__(self, path: str | None, *, locked: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        locked: bool = False,
+        grants: Mapping[str, Mapping[str, tuple[str, ...]]] = {},
+    ) -> None:
         """Open the trust file.
 
         Args:
             path: The file; None keeps decisions in memory.
             locked: Skills must also be pinned by a lockfile.
+            grants: The setting `grants`.
         """
         self._path = path
         self.locked = locked
+        self._grants = grants
         self._record = _EMPTY
         self._stamp: tuple[int, int, int] | None = None
 
@@ -149,10 +161,11 @@ class TrustStore:
             return False
 
         def without(old: TrustRecord) -> TrustRecord:
-            left = {one: since for one, since in old.folders.items() if not is_inside(one, real)}
-            return old._replace(folders=left, removed={
-                one: kept for one, kept in old.removed.items() if not is_inside(one, real)
-            })  # fmt: skip
+            folders, removed, granted = (
+                {path: text for path, text in table.items() if not is_inside(path, real)}
+                for table in (old.folders, old.removed, old.granted)
+            )
+            return old._replace(folders=folders, removed=removed, granted=granted)
 
         self._change(without)
         return True
@@ -217,6 +230,40 @@ class TrustStore:
     def accepts(self, digest: str) -> bool:
         """Whether the user accepted the risk of a content."""
         return digest in self.read().accepted
+
+    def grant_tools(self, contents: Mapping[str, str]) -> None:
+        """Grant skills the tools that they request, as long as their content stays the same.
+
+        Args:
+            contents: A skill's folder -> the digest of its content.
+
+        Raises:
+            Refused: the decision cannot be saved.
+        """
+        rows = {os.path.realpath(path): digest + _TOOLS for path, digest in contents.items()}
+        if rows:
+            self._change(lambda old: old._replace(granted={**old.granted, **rows}))
+
+    def has_tool_grant(self, path: str, digest: str) -> bool:
+        """Whether the user granted the requests of a skill with this content."""
+        granted = self.read().granted
+        return bool(granted) and granted.get(os.path.realpath(path), "") == digest + _TOOLS
+
+    def withdraw_grant(self, path: str) -> bool:
+        """Withdraw what was granted to a skill; True when something was."""
+        real = os.path.realpath(path)
+        if real not in self.read().granted:
+            return False
+        self._change(
+            lambda old: old._replace(
+                granted={path: text for path, text in old.granted.items() if path != real}
+            )
+        )
+        return True
+
+    def configured_tools(self, name: str) -> tuple[str, ...]:
+        """The tools that the setting `grants` allows a skill by name."""
+        return self._grants.get(name, {}).get("tools", ())
 
     def location_trust(
         self, root: str, links: Mapping[str, str], *, own: bool | None = None, project: str = ""
@@ -339,6 +386,7 @@ def _read(path: str) -> TrustRecord:
         if version in (1, 2):
             return _EMPTY  # of 0.1: folders are asked about again
         if version == _VERSION:
+            table.setdefault("granted", {})
             return TrustRecord(*(_texts(table[key]) for key in TrustRecord._fields))
         reason = f"its version is {version!r}"
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as exc:

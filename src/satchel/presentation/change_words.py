@@ -59,6 +59,25 @@ def difference_rows(
     yield say("new hosts"), difference.hosts, "warn"
     yield say("new secrets"), difference.secrets, "warn"
     yield say("its program may"), [power_words(one) for one in difference.powers], "warn"
+    yield say("requests without approval"), difference.requests, "warn"
+
+
+_MAX_REQUESTS_SHOWN = 20
+
+
+def request_lines(requests: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """Yield sentences about requested tools: each skill, and of many skills each tool.
+
+    Args:
+        requests: Names of skills with the patterns of their `allowed-tools`.
+    """
+    for name, tools in requests[:_MAX_REQUESTS_SHOWN]:
+        shown = join_names(f"`{pattern}`" for pattern in tools)
+        yield say("`{name}` requests without approval: {tools}", name=name, tools=shown)
+    if more := requests[_MAX_REQUESTS_SHOWN:]:
+        tools = dict.fromkeys(pattern for _, patterns in more for pattern in patterns)
+        shown = join_names(f"`{pattern}`" for pattern in tools)
+        yield say("{count} more skills request: {tools}", count=len(more), tools=shown)
 
 
 def change_word(op: str) -> str:

@@ -34,8 +34,8 @@ from satchel.presentation.skills import (
     state_words,
 )
 from satchel.presentation.trust import modified_files, show_trust
+from satchel.session.permissions import tool_grants
 from satchel.skill.document import MANIFEST
-from satchel.skill.metadata import as_words
 from satchel.tools.framing import encodable, printable
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from satchel.presentation.skills import SkillRow
     from satchel.presentation.trust import TrustShown
     from satchel.satchel import Satchel
+    from satchel.session.permissions import ToolGrants
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
@@ -171,7 +172,9 @@ def page_of(satchel: Satchel, skill: Skill) -> SkillPage:
     document = _document(skill)
     problems = list(_problems(satchel, skill, document))
     project = satchel.settings.project
-    facts = _facts(skill, row, document, project, locked=locked, modified=bool(modified))
+    fields = document.fields if document is not None else {}
+    tools = tool_grants(satchel.library, skill, fields)
+    facts = _facts(skill, row, project, tools=tools, locked=locked, modified=bool(modified))
     return SkillPage(
         row, state_words(row.state), printable(" ".join(skill.description.split())), scope, locked,
         modified, tuple(facts), tuple(problems[:_MAX_PROBLEMS_SHOWN]),
@@ -213,9 +216,9 @@ def _document(skill: Skill) -> SkillDocument | None:
 def _facts(
     skill: Skill,
     row: SkillRow,
-    document: SkillDocument | None,
     project: str,
     *,
+    tools: ToolGrants,
     locked: bool,
     modified: bool,
 ) -> Iterator[PageFact]:
@@ -230,9 +233,11 @@ def _facts(
         yield PageFact(say("Changed"), changed)
     if skill.tags:
         yield PageFact(say("Tags"), join_names(map(printable, skill.tags)))
-    fields = document.fields if document is not None else {}
-    if allowed := as_words(fields.get("allowed-tools")):
-        yield PageFact(say("Allowed tools"), printable(" ".join(allowed)), code=True)
+    if tools.requested:
+        yield PageFact(say("Requested tools"), printable(" ".join(tools.requested)), code=True)
+    if tools.requested or tools.granted:
+        granted = printable(" ".join(tools.granted))
+        yield PageFact(say("Granted tools"), granted or say("none"), code=bool(granted))
 
 
 def pieces(text: str) -> tuple[SentencePart, ...]:

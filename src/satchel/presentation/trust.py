@@ -38,6 +38,8 @@ class FolderShown(NamedTuple):
     running: bool = False
     rows: tuple[FolderSkill, ...] = ()
     """Blocked skills first."""
+    requests: tuple[tuple[str, str], ...] = ()
+    """Names of skills, and the tools that they request without approval."""
 
     @property
     def summary(self) -> str:
@@ -108,6 +110,9 @@ def show_review(review: FolderReview, *, running: bool = False) -> FolderShown:
         scanned=True,
         running=running,
         rows=tuple(sorted(rows, key=lambda row: not row.is_blocked)),
+        requests=tuple(
+            (printable(one.skill.name), printable(" ".join(one.tools))) for one in review.requests
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from satchel.catalogue.render import clean, xml_text, xml_value
 from satchel.envelope import answer
 from satchel.errors import InvalidInput, SatchelError
 from satchel.i18n import Message
+from satchel.session.permissions import tool_grants
 from satchel.tools.framing import one_line, printable
 from satchel.tools.permission_rules import SkillToolRules, is_overbroad, patterns_of
 from satchel.tools.skill_tool import document_digest, read_skill
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
     from satchel.skill.model import Skill
+    from satchel.tools.base import SkillSource
     from satchel.tools.skill_tool import LoadedSkill
 
 STATE_VERSION = 1
@@ -227,7 +229,7 @@ class LoadedSkills:
             loaded.source.folder.revision,
             digest,
             len(reply.data["content"]),
-            self._allowed(skill, fields),
+            self._allowed(skill, loaded.source),
             forbidden,
             one_line(skill.description, _MAX_ABOUT_CHARS),
             nonce=loaded.nonce,
@@ -285,17 +287,19 @@ class LoadedSkills:
         params: dict[str, Any] = reply.context["params_input"]
         return answer(text, data, params=params, time_ms=int(reply.stats["time_ms"]))
 
-    def _allowed(self, skill: Skill, fields: Mapping[str, Any]) -> tuple[str, ...]:
-        """The patterns that a skill approves in advance; none for a skill from a server."""
-        found = patterns_of(fields.get("allowed-tools"))
-        if found and skill.origin.remote:
-            reason = "`allowed-tools` of a skill from a server"
-            self._trace.record("refused", (skill.name,), tool=" ".join(found), reason=reason)
-            return ()
-        if any(is_overbroad(pattern) for pattern in found):
+    def _allowed(self, skill: Skill, source: SkillSource) -> tuple[str, ...]:
+        """The patterns that need no approval while the skill is loaded."""
+        grants = tool_grants(self._library, skill, source.fields, source.tree_digest)
+        if grants.refused:
+            reason = "`allowed-tools` is a request that the user did not grant"
+            if skill.origin.remote:
+                reason = "`allowed-tools` of a skill from a server"
+            tools = " ".join(grants.refused)
+            self._trace.record("refused", (skill.name,), tool=tools, reason=reason)
+        if any(map(is_overbroad, patterns_of(source.fields.get("allowed-tools")))):
             reason = "`allowed-tools` has a pattern that names no tool"
             self._trace.record("refused", (skill.name,), tool="*", reason=reason)
-        return tuple(pattern for pattern in found if not is_overbroad(pattern))
+        return grants.granted
 
     def _is_edited(self, held: LoadedRecord, snapshot: Snapshot) -> bool:
         """Whether the content differs; a changed modification time alone is no edit."""
@@ -360,7 +364,7 @@ class LoadedSkills:
         if source.digest != held.digest:
             return held
         return held._replace(
-            allowed=self._allowed(skill, source.fields),
+            allowed=self._allowed(skill, source),
             folder=skill.base_dir,
             stamp=(skill.head.mtime_ns, skill.head.size),
         )

@@ -8,19 +8,31 @@ from __future__ import annotations
 
 import inspect
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from satchel.envelope import failure
+from satchel.errors import SatchelError
 from satchel.i18n import Message, join_names, say
 from satchel.tools.framing import one_line
-from satchel.tools.permission_rules import NOWHERE, as_patterns, decide, may_match_name, names
+from satchel.tools.permission_rules import (
+    NOWHERE,
+    as_patterns,
+    decide,
+    is_overbroad,
+    may_match_name,
+    names,
+    patterns_of,
+)
 from satchel.tools.schema import echo
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from satchel.envelope import Envelope
+    from satchel.library import Library
+    from satchel.skill.model import Skill
     from satchel.tools.base import Tool
     from satchel.tools.permission_rules import BaseFolder, RuleResult, SkillToolRules
     from satchel.trace import Trace
@@ -34,6 +46,47 @@ NEEDS_APPROVAL = Message(
     "`{tool}` needs a person's approval, and nobody can be asked here", tool=""
 ).template
 """Template of the refusal of a call that only a person may allow."""
+
+
+class ToolGrants(NamedTuple):
+    """The tools that a skill asks to call without approval, and those that the user granted."""
+
+    requested: tuple[str, ...] = ()
+    """The patterns of `allowed-tools` that name a tool."""
+    granted: tuple[str, ...] = ()
+    """The patterns that count, also those of the setting `grants`."""
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The requested patterns that do not count."""
+        return tuple(pattern for pattern in self.requested if pattern not in self.granted)
+
+
+def tool_grants(
+    library: Library, skill: Skill, fields: Mapping[str, Any], digest: str = ""
+) -> ToolGrants:
+    """Decide which tools need no approval while a skill is loaded.
+
+    Args:
+        library: The library of the skill.
+        skill: The skill.
+        fields: Its frontmatter.
+        digest: The digest of its content; of its present content when empty.
+    """
+    requested = _precise(patterns_of(fields.get("allowed-tools")))
+    granted: tuple[str, ...] = ()
+    if requested:
+        with suppress(SatchelError):  # unreadable: nothing is granted
+            content = digest or library.integrity.digest(skill)
+            granted = requested if library.integrity.grants_tools(skill, content) else ()
+    if not skill.origin.remote:
+        configured = _precise(library.trust.configured_tools(skill.name))
+        granted = tuple(dict.fromkeys((*granted, *configured)))
+    return ToolGrants(requested, granted)
+
+
+def _precise(patterns: Iterable[str]) -> tuple[str, ...]:
+    return tuple(pattern for pattern in patterns if not is_overbroad(pattern))
 
 
 class ApprovalRequest(NamedTuple):

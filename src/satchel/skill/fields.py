@@ -29,7 +29,7 @@ _FIELDS = (
     FrontmatterField("license", "text", "honoured", "shown by `satchel show`", spec=True),
     FrontmatterField("compatibility", "text", "honoured", "shown by `satchel show`", spec=True),
     FrontmatterField("metadata", "map", "honoured", "kept for programs, as written", spec=True),
-    FrontmatterField("allowed-tools", "list", "honoured", "tools that need no approval while the skill is loaded", spec=True),
+    FrontmatterField("allowed-tools", "list", "honoured", "tools that the skill asks to call without approval while it is loaded", spec=True),
     FrontmatterField("when_to_use", "text", "honoured", "joined to the description in the catalogue"),
     FrontmatterField("tags", "list", "honoured", "words for filters"),
     FrontmatterField("argument-hint", "text", "honoured", "shown by `satchel show`"),

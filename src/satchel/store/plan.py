@@ -44,6 +44,8 @@ class Difference(NamedTuple):
     """New secrets."""
     powers: tuple[str, ...] = ()
     """New permissions of a tool skill's program: `network`, `files: write`, `secret: API_KEY`."""
+    requests: tuple[str, ...] = ()
+    """Every tool that the new version's `allowed-tools` names."""
 
     @property
     def empty(self) -> bool:

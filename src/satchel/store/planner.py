@@ -24,7 +24,7 @@ from satchel.skill.file_tree import (
     main_file,
     read_whole,
 )
-from satchel.skill.metadata import MAX_NAME_CHARS, NAME, id_of, slug
+from satchel.skill.metadata import MAX_NAME_CHARS, NAME, as_words, id_of, slug
 from satchel.skill.reader import load_document, parse_document
 from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.export import pack_tree
@@ -126,6 +126,8 @@ class StepBuilder:
                 difference = Difference(powers=_powers(staged))
                 if old is not None:
                     difference = _difference(old, staged, document, report)
+                requests = as_words(document.fields.get("allowed-tools"))
+                difference = difference._replace(requests=requests)
         except SatchelError as exc:
             return self.refused(skill_id, exc)
         head = document.head

@@ -332,7 +332,12 @@ class Store:
     # --- changes --------------------------------------------------------------------------
 
     def apply(
-        self, plan: ChangePlan, *, accept_risk: str = "", leave: Collection[str] = ()
+        self,
+        plan: ChangePlan,
+        *,
+        accept_risk: str = "",
+        leave: Collection[str] = (),
+        grant_tools: bool = False,
     ) -> Receipt:
         """Apply a plan in one transaction.
 
@@ -340,6 +345,7 @@ class Store:
             plan: The plan. Refused steps are left out; review them first.
             accept_risk: Install blocked skills too; the reason is kept in the lockfile.
             leave: Ids of steps to leave out.
+            grant_tools: Grant the tools that the new content requests.
 
         Raises:
             Blocked: the scan blocks all steps, and the risk is not accepted.
@@ -385,9 +391,17 @@ class Store:
         receipt = commit(self.scope, pending, plan.stage)
         self._invalidate()
         done = receipt._replace(done=tuple(steps), left=tuple(left), kept=kept)
-        return self._complete(
-            done, lambda: self._update_trust(plan.op, steps, accepted=bool(accept_risk))
-        )
+
+        def update_trust() -> None:
+            self._update_trust(plan.op, steps, accepted=bool(accept_risk))
+            if grant_tools:
+                self.trust.grant_tools({
+                    self.scope.target(step.id): step.tree_digest.digest
+                    for step in steps
+                    if step.difference.requests and step.tree_digest is not None
+                })  # fmt: skip
+
+        return self._complete(done, update_trust)
 
     carry_out = apply  # the name up to 0.2
 

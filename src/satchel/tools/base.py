@@ -115,6 +115,8 @@ class SkillSource(NamedTuple):
     folder: Folder
     digest: str
     """Of the instructions and of the tool rules."""
+    tree_digest: str
+    """Of all its files."""
     changed: bool
     """Whether the file differs from the one in the snapshot."""
 

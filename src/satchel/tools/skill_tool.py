@@ -247,6 +247,7 @@ def read_skill(library: Library, skill: Skill) -> SkillSource:
         document.fields,
         list_folder(verified.rows, skill.head.file),
         document_digest(document),
+        verified.tree.digest,
         changed=(head.mtime_ns, head.size) != (skill.head.mtime_ns, skill.head.size),
     )
 

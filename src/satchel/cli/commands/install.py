@@ -51,7 +51,8 @@ def install(
     everything: bool,
     **given: Any,
 ) -> int:
-    decision = {name: given.pop(name) for name in ("accept_risk", "yes", "dry_run", "as_json")}
+    names = ("accept_risk", "grant_tools", "yes", "dry_run", "as_json")
+    decision = {name: given.pop(name) for name in names}
     chosen = {**given, "everything": everything}
     if frozen and sources:
         raise cannot_combine("SOURCE", "--frozen")

@@ -28,8 +28,10 @@ from satchel.errors import InvalidInput, NotFound, Refused, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.locations import source_words
 from satchel.presentation.change_words import counted
+from satchel.session.permissions import tool_grants
 from satchel.skill.fields import FIELDS, correct_spelling
 from satchel.skill.problems import Problem
+from satchel.skill_report import grant_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from satchel.cli.context import CliContext
     from satchel.library.lockfile import LockedSource
     from satchel.library.tool_skills import ToolSkill
+    from satchel.session.permissions import ToolGrants
     from satchel.skill.document import SkillDocument
     from satchel.skill.model import Skill
 
@@ -119,6 +122,7 @@ def show(
     supply = library.supply_of(skill)
     mark = supply.digest(skill) if supply is not None else ""
     place = hub_place(library, skill)
+    tools = tool_grants(library, skill, document.fields)
     if as_json:
         write_json({
             **skill.to_dict(),
@@ -131,12 +135,15 @@ def show(
             "files_not_listed": more,
             "body": document.body,
             "others": [other.ref for other in found[1:]],
+            "requested_tools": list(tools.requested),
+            "granted_tools": list(tools.granted),
         })  # fmt: skip
         return 0
     out = context.out
     _show_header(out, skill, mark, changed.code if changed is not None else "", place)
     if not skill.is_tool:
         _show_fields(out, document)
+        _show_grants(out, skill, tools)
     if source is not None:
         _show_tools(out, source)
     problems = [problem for problem in problems if problem.code not in _SHOWN_WITH_FIELDS]
@@ -255,6 +262,14 @@ def _show_fields(out: Screen, document: SkillDocument) -> None:
             styles.append(["", "", "", "dim"])
     out.title(say("Fields"))
     out.table(["", say("field"), say("status"), say("value")], rows, styles)
+
+
+def _show_grants(out: Screen, skill: Skill, tools: ToolGrants) -> None:
+    if tools.requested or tools.granted:
+        granted = join_names(f"`{one_line(pattern)}`" for pattern in tools.granted)
+        out.line(say("Tools without approval: {names}", names=granted or say("none")), "", "  ")
+    if tools.refused and not skill.origin.remote:
+        out.line(grant_hint(skill), "", "  → ")
 
 
 def _show_tools(out: Screen, source: ToolSkill) -> None:

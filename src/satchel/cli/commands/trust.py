@@ -1,4 +1,4 @@
-"""`satchel trust`: trust a project's folder, or accept the risk of a blocked skill."""
+"""`satchel trust`: trust a project's folder, grant tools, or accept the risk of a blocked skill."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import click
 
 from satchel.cli.commands.show import show_problems
 from satchel.cli.console import one_line, write_json
-from satchel.cli.context import ProgressBar, command, confirm_change, skill_argument
-from satchel.cli.options import cannot_combine, needs, yes_option
-from satchel.errors import NotFound
+from satchel.cli.context import ProgressBar, command, confirm, confirm_change, skill_argument
+from satchel.cli.options import cannot_combine, flag_option, needs, yes_option
+from satchel.cli.plan_prompt import print_ungranted
+from satchel.errors import InvalidInput, NotFound
 from satchel.i18n import render, say
+from satchel.presentation.change_words import names_of, request_lines
 from satchel.project import refuse_locked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from satchel.cli.console import Screen
     from satchel.cli.context import CliContext
-    from satchel.satchel import FolderReview
+    from satchel.satchel import FolderReview, ToolRequest
+    from satchel.skill.model import Skill
 
 _MAX_SKILLS_SHOWN = 20
 
@@ -27,51 +33,105 @@ _MAX_SKILLS_SHOWN = 20
     + "\n\n"
     + say(
         "Applies to all skills that the folder has now and later. Each is scanned before use; a "
-        "blocked one is used only after `--accept-risk`, and only with its present content."
+        "blocked one is used only after `--accept-risk`, and only with its present content. Tools "
+        "that a skill requests in `allowed-tools` still need approval, unless you grant them; a "
+        "grant ends when the skill changes."
     ),
     "satchel trust",
+    "satchel trust release-notes --grant-tools",
     "satchel trust deploy --accept-risk 'our own installer, reviewed'",
     "satchel trust --revoke",
 )
 @skill_argument(required=False)
 @click.option("--accept-risk", metavar="WHY", help=say("Use the blocked skill NAME as it is now."))
-@click.option("--revoke", is_flag=True, help=say("Revoke the trust."))
+@flag_option("--grant-tools", say("Grant the tools that the skills, or NAME, request."))
+@flag_option("--revoke", say("Revoke the trust, or what was granted to NAME."))
 @yes_option()
 def trust(
     session: CliContext,
     name: str | None,
     accept_risk: str | None,
+    grant_tools: bool,
     revoke: bool,
     yes: bool,
     as_json: bool,
 ) -> int:
     """Show what the folder contains, ask, and store the answer."""
-    if revoke and name is not None:
-        raise cannot_combine("NAME", "--revoke")
-    if (name is None) != (accept_risk is None):
-        raise needs("NAME", "--accept-risk") if name else needs("--accept-risk", "NAME")
-    if revoke:
-        return _revoke(session, as_json=as_json)
+    if accept_risk is not None and name is None:
+        raise needs("--accept-risk", "NAME")
+    if name is not None and accept_risk is None and not (grant_tools or revoke):
+        raise InvalidInput(
+            say("With a name, `satchel trust` needs an option: the folder is trusted as a whole"),
+            say("Give `--grant-tools`, `--accept-risk WHY` or `--revoke`"),
+        )
+    if (accept_risk is not None) + grant_tools + revoke > 1:
+        raise cannot_combine("--accept-risk", "--grant-tools", "--revoke")
     if name is not None and accept_risk is not None:
         return _accept(session, name, accept_risk, as_json=as_json)
+    if name is not None:
+        change = _withdraw_grant if revoke else _grant_one
+        return change(session, session.find(name)[0], as_json=as_json)
+    if revoke:
+        return _revoke(session, as_json=as_json)
     settings = session.satchel.settings
     refuse_locked(settings)
-    yes = yes or session.satchel.library.trust.trusts(
-        settings.project, settings.project
-    )  # trusted already
+    trusted = session.satchel.library.trust.trusts(settings.project, settings.project)
     review = review_with_progress(session)
     if not as_json:
         print_review(session, review)
-    if not yes and not _ask(session, review):
+    if not yes and not trusted and not _ask(session, review):
         session.err.line(say("Nothing was changed"))
         return 0
     folder = session.satchel.trust()
-    if as_json:
-        write_json({"trusted": folder, **_account(review)})
-    else:
+    if not as_json:
         session.err.write(
             session.err.paint(say("Trusted: {names}", names=one_line(folder)), "green") + "\n"
         )
+    granted = _decide_requests(
+        session, review.requests, grant=grant_tools, ask=not yes and not as_json
+    )
+    if as_json:
+        write_json({"trusted": folder, **_account(review), "granted": granted})
+    return 0
+
+
+def _decide_requests(
+    session: CliContext, requests: Sequence[ToolRequest], *, grant: bool, ask: bool
+) -> list[str]:
+    """Grant printed requests if the option or the user says so; returns the granted skills."""
+    if not requests:
+        return []
+    names = one_line(names_of([one.skill.name for one in requests]))
+    if not grant and ask and sys.stdin.isatty():
+        question = say("Let {names} call the requested tools without approval?", names=names)
+        grant = confirm(session, question)
+    if not grant:
+        print_ungranted(session, "satchel trust --grant-tools")
+        return []
+    session.satchel.grant_tools(requests)
+    session.err.line(say("Granted: {names}", names=names), "green")
+    return [one.skill.ref for one in requests]
+
+
+def _grant_one(session: CliContext, skill: Skill, *, as_json: bool) -> int:
+    requests = session.satchel.tool_requests(skill)
+    if not requests:
+        name = one_line(skill.name)
+        raise NotFound(say("`{name}` requests no tools that are not granted yet", name=name))
+    _print_requests(session.err, requests)
+    granted = _decide_requests(session, requests, grant=True, ask=False)
+    if as_json:
+        write_json({"granted": granted})
+    return 0
+
+
+def _withdraw_grant(session: CliContext, skill: Skill, *, as_json: bool) -> int:
+    if not session.satchel.library.trust.withdraw_grant(skill.base_dir):
+        raise NotFound(say("Nothing was granted to `{name}`", name=one_line(skill.name)))
+    if as_json:
+        write_json({"revoked": skill.ref})
+    else:
+        session.err.line(say("Grant revoked"))
     return 0
 
 
@@ -96,6 +156,7 @@ def offer_trust(session: CliContext, *, note: bool) -> None:
     print_review(session, review)
     if _ask(session, review):
         satchel.trust()
+        _decide_requests(session, review.requests, grant=False, ask=True)
     else:
         book.decline(folder)
         session.err.line(say("It stays untrusted; `satchel trust` changes that"))
@@ -126,16 +187,28 @@ def _account(review: FolderReview) -> dict[str, Any]:
         "programs": [skill.ref for skill in review.programs],
         "blocked": [skill.ref for skill in review.blocked],
         "problems": [problem.to_dict() for problem in review.problems],
+        "requests": [{"skill": one.skill.ref, "tools": list(one.tools)} for one in review.requests],
     }
 
 
 def print_review(session: CliContext, review: FolderReview) -> None:
     """Print what a folder contains."""
-    if not review.skills:
-        return
+    err = session.err
+    if review.skills:
+        _print_skills(err, review)
+    _print_requests(err, review.requests)
+    show_problems(err, review.problems, "")
+
+
+def _print_requests(err: Screen, requests: Sequence[ToolRequest]) -> None:
+    for line in request_lines([(one.skill.name, one.tools) for one in requests]):
+        err.line(one_line(line), "yellow")
+
+
+def _print_skills(err: Screen, review: FolderReview) -> None:
     from satchel.presentation.trust import show_review
 
-    err, folder = session.err, show_review(review)
+    folder = show_review(review)
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for row in folder.rows[:_MAX_SKILLS_SHOWN]:
@@ -150,7 +223,6 @@ def print_review(session: CliContext, review: FolderReview) -> None:
     err.table(["", say("name"), say("contains"), say("location")], rows, styles)
     if folder.skills > _MAX_SKILLS_SHOWN:
         err.line(say("… and {count} more", count=folder.skills - _MAX_SKILLS_SHOWN))
-    show_problems(err, review.problems, "")
 
 
 def _ask(session: CliContext, review: FolderReview) -> bool:
