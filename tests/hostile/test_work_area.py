@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from satchel import Satchel
-from satchel.errors import AccessDenied, Refused
+from satchel.errors import AccessDenied, NotFound, Refused
 from satchel.library.lockfile import (
     LockedSource,
     LockEntry,
@@ -99,7 +99,7 @@ def test_a_work_area_of_another_owner_is_neither_believed_nor_changed(victim):
     assert history(victim.scope) == []
     assert recover(victim.scope) == []
     for deed in (lambda: victim.add("other"), lambda: victim.remove("foo"), victim.store.undo):
-        with pytest.raises(AccessDenied, match="was not made here"):
+        with pytest.raises(AccessDenied, match="another user made it or it came with"):
             deed()
     assert digest_at(str(victim.skills / "foo")) == before
     assert read_lock(victim.scope.lock) == {}
@@ -108,21 +108,214 @@ def test_a_work_area_of_another_owner_is_neither_believed_nor_changed(victim):
     assert victim.add("other").repaired == ()
 
 
-def test_the_mark_of_another_place_or_user_is_not_ours(victim, monkeypatch):
+def test_a_work_area_of_another_user_is_refused_until_it_is_renamed(victim, monkeypatch):
+    victim.add("foo")
+    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "another"))
+    assert victim.store.history() == []
+    with pytest.raises(AccessDenied, match="another user made it or it came with") as refusal:
+        victim.add("yours")
+    subprocess.run(refusal.value.hint.split("`")[1], shell=True, check=True)
+    victim.add("yours")
+    assert (victim.skills / "foo/SKILL.md").exists()
+    assert (victim.project / ".agents/.satchel-old/history/1/entry.json").exists()
+
+
+# --- a project that was moved or copied ----------------------------------------------------
+
+
+def _install_twice(victim) -> None:
+    """A history with an old content in it: `foo` was installed and then removed."""
+    make_skill(victim.base, "foo", "One. Use for one.", body="The old text.\n")
+    store = victim.store
+    with store.plan_import(str(victim.base / "foo")) as plan:
+        store.apply(plan)
+    victim.remove("foo")
+
+
+def _copy_tree(source, target):
+    return shutil.copytree(source, target, symlinks=True)
+
+
+def _move(source, target):
+    return source.rename(target)
+
+
+def _move_and_leave_a_link(source, target):
+    source.rename(target)
+    source.symlink_to(target)
+
+
+def _copy_agents_only(source, target):
+    target.mkdir()
+    shutil.copytree(source / ".agents", target / ".agents")
+
+
+def _move_twice(source, target):
+    source.rename(source.parent / "between")
+    Satchel.for_project(source.parent / "between", builtin=False).store().plan_add(
+        "extra", "Helps. Use for help."
+    ).close()
+    (source.parent / "between").rename(target)
+
+
+@pytest.mark.parametrize(
+    "relocate", [_copy_tree, _move, _move_and_leave_a_link, _copy_agents_only, _move_twice]
+)
+def test_a_moved_or_copied_project_keeps_its_history(victim, relocate):
+    _install_twice(victim)
+    target = victim.base / "elsewhere"
+    relocate(victim.project, target)
+    satchel = Satchel.for_project(target, builtin=False)
+    store = satchel.store()
+    assert [entry.state for entry in store.history()] == ["done", "done"]
+    with store.plan_add("bar", "Helps. Use for help.") as plan:
+        receipt = store.apply(plan)
+    assert any("was moved or copied from" in text for text in receipt.repaired)
+    store.undo()
+    undone = store.undo()
+    assert undone.ids == ("foo",)
+    assert undone.repaired == ()  # adopted once
+    assert "The old text." in (target / ".agents/skills/foo/SKILL.md").read_text()
+    assert not satchel.library.trust.trusts(str(target / ".agents/skills/foo"), str(target))
+
+
+def test_the_command_names_what_was_adopted(victim, monkeypatch, capsys):
+    from satchel.cli.main import run
+
+    _install_twice(victim)
+    shutil.copytree(victim.project, victim.base / "copy")
+    monkeypatch.chdir(victim.base / "copy")
+    assert run(["undo"]) == 0
+    message = capsys.readouterr().err
+    assert "moved or copied from" in message
+    assert str(victim.work) in message
+    assert (victim.base / "copy/.agents/skills/foo/SKILL.md").exists()
+    assert not (victim.skills / "foo").exists()
+
+
+def test_a_copy_and_its_original_go_separate_ways(victim):
     victim.add("foo")
     shutil.copytree(victim.project, victim.base / "copy")
     copy = Satchel.for_project(victim.base / "copy", builtin=False).store()
-    assert copy.history() == []
-    with pytest.raises(AccessDenied, match="was not made here"):
-        copy.plan_add("bar", "Helps. Use for help.")
-    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "another"))
-    with pytest.raises(AccessDenied, match="was not made here"):
-        victim.add("yours")
-    # The first one goes on as before.
-    monkeypatch.setenv("SATCHEL_HOME", str(victim.base / "home"))
-    assert len(victim.store.history()) == 1
+    copy.undo()
+    assert not (victim.base / "copy/.agents/skills/foo").exists()
+    assert (victim.skills / "foo").exists()
+    victim.add("bar")
+    assert [entry.ids for entry in victim.store.history()] == [("bar",), ("foo",)]
+
+
+def _plant(victim, owner: str) -> None:
+    """A work area in a clone, with a journal and a history that its author wrote."""
+    data = victim.hostile_journal()
+    for name in ("history/1/old/foo", "base", "trash"):
+        (victim.work / name).mkdir(parents=True)
+    (victim.work / "history/1/old/foo/SKILL.md").write_text("---\nname: foo\n---\nEvil.\n")
+    (victim.work / "history/1/entry.json").write_bytes(data)
+    (victim.work / "journal.json").write_bytes(data)
+    (victim.work / "owner").write_text(owner)
+
+
+def _owner_file_of(victim, name: str) -> str:
+    """The owner file of another project of the same user, which a clone may copy."""
+    other = victim.base / name
+    other.mkdir()
+    store = Satchel.for_project(other, builtin=False).store()
+    with store.plan_add("seed", "Helps. Use for help.") as plan:
+        store.apply(plan)
+    return (other / ".agents/.satchel/owner").read_text()
+
+
+FORGED_OWNERS = {
+    "empty": lambda _: "",
+    "made up": lambda _: "0" * 32 + "\n",
+    "made up with a path": lambda _: "0" * 32 + ' "/home/user/project/.agents/.satchel"\n',
+    "not JSON": lambda _: "0" * 32 + " {[\n",
+    "not a path": lambda _: "0" * 32 + " 7\n",
+    "nested too deep": lambda _: "0" * 32 + " " + "[" * 100_000 + "\n",
+    "a null character": lambda _: "0" * 32 + ' "\\u0000"\n',
+    "a lone surrogate": lambda _: "0" * 32 + ' "\\ud800"\n',
+    "the id of another path": lambda v: (
+        _owner_file_of(v, "other").split(" ")[0] + ' "/home/user/else"\n'
+    ),
+    "the id of another path without it": lambda v: _owner_file_of(v, "other").split(" ")[0] + "\n",
+}
+
+
+@pytest.mark.parametrize("forge", FORGED_OWNERS.values(), ids=FORGED_OWNERS)
+def test_a_planted_work_area_is_not_adopted(victim, forge):
+    make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
+    before = digest_at(str(victim.skills / "foo"))
+    _plant(victim, forge(victim))
+    assert victim.store.history() == []
+    for deed in (lambda: victim.add("other"), lambda: victim.remove("foo"), victim.store.undo):
+        with pytest.raises(AccessDenied, match="another user made it or it came with"):
+            deed()
+    assert digest_at(str(victim.skills / "foo")) == before
+    assert read_lock(victim.scope.lock) == {}
+
+
+def test_an_adopted_work_area_lends_nothing_to_what_its_author_adds(victim):
+    """The worst case: the clone has a genuine owner file of this user, copied from elsewhere."""
+    make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
+    before = digest_at(str(victim.skills / "foo"))
+    _plant(victim, _owner_file_of(victim, "other"))
+    assert [entry.state for entry in victim.store.history()] == ["damaged"]
+    receipt = victim.add("bar")
+    assert any("set aside" in text for text in receipt.repaired)
+    assert digest_at(str(victim.skills / "foo")) == before
     victim.store.undo()
-    assert not (victim.skills / "foo").exists()
+    with pytest.raises(NotFound):
+        victim.store.undo()
+    assert digest_at(str(victim.skills / "foo")) == before
+    assert not victim.satchel.library.trust.trusts(str(victim.skills / "foo"), str(victim.project))
+
+
+def test_a_genuine_record_of_another_project_is_not_finished_as_a_journal(victim):
+    other = Victim.__new__(Victim)
+    other.base, other.project = victim.base / "there", victim.base / "there/project"
+    other.project.mkdir(parents=True)
+    other.work, other.skills = other.project / ".agents/.satchel", other.project / ".agents/skills"
+    other.add("foo")
+    other.remove("foo")
+    make_skill(victim.skills, "foo", "Mine. Use for mine.", body="Mine.\n")
+    before = digest_at(str(victim.skills / "foo"))
+    shutil.copytree(other.work, victim.work)
+    (victim.work / "history/2/entry.json").rename(victim.work / "journal.json")
+    assert any("set aside" in text for text in victim.add("bar").repaired)
+    assert digest_at(str(victim.skills / "foo")) == before
+
+
+@pytest.mark.parametrize("name", ["lock", "journal.json", "stage", "history", "base", "trash"])
+def test_a_link_in_a_moved_work_area_is_refused(victim, name):
+    victim.add("foo")
+    outside = victim.base / "outside"
+    outside.mkdir()
+    target = victim.base / "elsewhere"
+    victim.project.rename(target)
+    place = target / ".agents/.satchel" / name
+    if place.is_dir():
+        shutil.rmtree(place)
+    elif place.exists():
+        place.unlink()
+    place.symlink_to(outside)
+    store = Satchel.for_project(target, builtin=False).store()
+    with pytest.raises(AccessDenied):
+        store.plan_add("bar", "Helps. Use for help.")
+    with pytest.raises(AccessDenied):
+        store.undo()
+    assert list(outside.iterdir()) == []
+    assert (target / ".agents/skills/foo/SKILL.md").exists()
+
+
+def test_changed_content_in_a_copied_history_does_not_come_back(victim):
+    _install_twice(victim)
+    shutil.copytree(victim.project, victim.base / "copy")
+    text = victim.base / "copy/.agents/.satchel/history/2/old/foo/SKILL.md"
+    text.write_text("---\nname: foo\ndescription: Evil.\n---\nEvil.\n")
+    copy = Satchel.for_project(victim.base / "copy", builtin=False).store()
+    with pytest.raises(Refused, match="not in the history any more"):
+        copy.undo()
+    assert not (victim.base / "copy/.agents/skills/foo").exists()
 
 
 def test_links_in_a_work_area_of_another_owner_are_not_touched(victim):

@@ -151,7 +151,7 @@ def pending_changes(root: str, marks: str = "") -> dict[str, str]:
 
     try:
         table = json.loads(data)
-        if marks and not verify_record(table, marks, work, RECORD_KIND):
+        if marks and not verify_record(table, marks, (os.path.realpath(work),), RECORD_KIND):
             return {}
         return {str(row["id"]): str(row["after"]) for row in table["changes"]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -1,8 +1,8 @@
 """The user's key, and HMAC signatures of Satchel's own records.
 
 A project may contain a `.satchel` folder, and a `git pull` may add files to it. The journal, the
-history and similar records are therefore signed: an HMAC over their content and over the real path
-of the work area. The key exists only in the user's state folder.
+history and similar records are therefore signed: an HMAC over their content and over the place of
+the work area, which is its real path. The key exists only in the user's state folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from satchel._fs import locked, read_plain, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 KEY_FILE = "work.key"
 NO_STATE = "(none)"
@@ -66,28 +66,28 @@ def load_or_create_key(path: str) -> bytes:
     return key
 
 
-def owner_id(key: bytes, work: str) -> str:
+def owner_id(key: bytes, place: str) -> str:
     """Identifier of the owner of a work area; not a secret."""
-    return _hmac(key, b"owner", work, b"")[:32]
+    return _hmac(key, b"owner", place, b"")[:32]
 
 
-def sign_record(table: Mapping[str, Any], key: bytes, work: str, kind: str) -> str:
+def sign_record(table: Mapping[str, Any], key: bytes, place: str, kind: str) -> str:
     """Sign a record.
 
     Args:
         table: The content as JSON values; an existing signature is ignored.
         key: The user's key.
-        work: The work area that the record belongs to.
+        place: The real path of the work area that the record belongs to.
         kind: The kind of record, so that none passes for another.
     """
     import json
 
     bare = {name: value for name, value in table.items() if name != SIGNATURE}
-    return _hmac(key, kind.encode(), work, json.dumps(bare, sort_keys=True).encode())
+    return _hmac(key, kind.encode(), place, json.dumps(bare, sort_keys=True).encode())
 
 
-def verify_record(table: Mapping[str, Any], path: str, work: str, kind: str) -> bool:
-    """Whether a record has a valid signature of the key at `path`.
+def verify_record(table: Mapping[str, Any], path: str, places: Iterable[str], kind: str) -> bool:
+    """Whether a record has a signature of the key at `path`, made at one of the places.
 
     Raises:
         OSError: the key cannot be read.
@@ -97,12 +97,11 @@ def verify_record(table: Mapping[str, Any], path: str, work: str, kind: str) -> 
     key, given = read_key(path), table.get(SIGNATURE)
     if not key or not isinstance(given, str) or not given.isascii():
         return False
-    return compare_digest(sign_record(table, key, work, kind), given)
+    return any(compare_digest(sign_record(table, key, place, kind), given) for place in places)
 
 
-def _hmac(key: bytes, kind: bytes, work: str, data: bytes) -> str:
+def _hmac(key: bytes, kind: bytes, place: str, data: bytes) -> str:
     import hmac
 
-    place = os.fsencode(os.path.realpath(work))
-    framed = b"".join(b"%d:" % len(part) + part for part in (kind, place, data))
+    framed = b"".join(b"%d:" % len(part) + part for part in (kind, os.fsencode(place), data))
     return hmac.new(key, framed, "sha256").hexdigest()

@@ -19,6 +19,7 @@ from satchel.store.journal import (
     read_record,
 )
 from satchel.store.staging import remove_tree
+from satchel.store.workdir import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,12 +78,12 @@ def read_history(scope: Scope) -> HistoryState:
     Raises:
         OSError: one cannot be read.
     """
-    past = HistoryState([], [], [])
+    past, places = HistoryState([], [], []), places_of(scope)
     for number in numbers(scope):
         path = scope.part("history", str(number), ENTRY_FILE)
         plain = is_free_of_links(scope, path)
         try:
-            record = read_record(path, scope) if plain else None
+            record = read_record(path, scope, places) if plain else None
         except ForeignRecord:
             past.foreign.append(number)
         except ValueError:

@@ -26,7 +26,7 @@ from satchel.library.ownership import (
 from satchel.skill.file_tree import VERSION_CONTROL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from satchel.library.lockfile import Lock
     from satchel.store.workdir import Scope
@@ -130,14 +130,21 @@ def render_record(record: TransactionRecord, scope: Scope | None = None) -> byte
     table["changes"] = [change._asdict() for change in record.changes]
     if scope is not None and scope.marks:
         table[SIGNATURE] = sign_record(
-            table, load_or_create_key(scope.marks), scope.work, RECORD_KIND
+            table, load_or_create_key(scope.marks), os.path.realpath(scope.work), RECORD_KIND
         )
     # ASCII only: names that are not UTF-8 come back as they were.
     return (json.dumps(table, indent=1) + "\n").encode()
 
 
-def parse_record(data: bytes, scope: Scope | None = None) -> TransactionRecord:
+def parse_record(
+    data: bytes, scope: Scope | None = None, places: Sequence[str] = ()
+) -> TransactionRecord:
     """Parse a record. The file may have come with a project, so every value is checked.
+
+    Args:
+        data: The bytes of the file.
+        scope: The scope; without it, or without its key, the signature is not checked.
+        places: Where the record may have been signed; only here when empty.
 
     Raises:
         ForeignRecord: it is not signed with this user's key.
@@ -151,7 +158,9 @@ def parse_record(data: bytes, scope: Scope | None = None) -> TransactionRecord:
         if (
             scope is not None
             and scope.marks
-            and not verify_record(table, scope.marks, scope.work, RECORD_KIND)
+            and not verify_record(
+                table, scope.marks, places or (os.path.realpath(scope.work),), RECORD_KIND
+            )
         ):
             raise ForeignRecord(say("it is damaged, or was not written here"))
         if table["version"] != JOURNAL_VERSION:
@@ -216,8 +225,10 @@ def is_free_of_links(scope: Scope, path: str) -> bool:
     return True
 
 
-def read_record(path: str, scope: Scope | None = None) -> TransactionRecord | None:
-    """Read a journal or a history entry; None when there is none.
+def read_record(
+    path: str, scope: Scope | None = None, places: Sequence[str] = ()
+) -> TransactionRecord | None:
+    """Read a journal or a history entry; None when there is none. For arguments see `parse_record`.
 
     Raises:
         ForeignRecord: it is not signed with this user's key.
@@ -232,11 +243,14 @@ def read_record(path: str, scope: Scope | None = None) -> TransactionRecord | No
         if is_wrong_kind(exc):
             raise ValueError(exc.strerror or str(exc)) from exc
         raise
-    return parse_record(data, scope)
+    return parse_record(data, scope, places)
 
 
 def read_journal(scope: Scope) -> TransactionRecord | None:
     """Read the journal; None when there is none.
+
+    A journal is rolled forward without a question, so only one that was signed here counts, also
+    where a moved work folder was adopted.
 
     Raises:
         ValueError: it is damaged or foreign, or a folder that it names is a link.

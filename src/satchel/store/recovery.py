@@ -23,7 +23,7 @@ from satchel.store.history import numbers
 from satchel.store.journal import JOURNAL_FILE
 from satchel.store.staging import remove_stale_stages, remove_tree
 from satchel.store.trees import digest_at
-from satchel.store.workdir import LOCK_TIMEOUT_S, is_ours, prepare_scope
+from satchel.store.workdir import LOCK_TIMEOUT_S, is_moved, is_ours, prepare_scope
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -49,21 +49,21 @@ def recover(scope: Scope) -> list[str]:
         Refused: the disk reports an error, or another process holds the lock for too long.
     """
     with disk_errors_as_refusal(scope.work):
-        if not _has_leftovers(scope) or not is_ours(scope):
+        if not is_moved(scope) and not (_has_leftovers(scope) and is_ours(scope)):
             return []
-    with locked_scope(scope):
-        return recover_locked(scope)
+    with locked_scope(scope) as adopted:
+        return [*adopted, *recover_locked(scope)]
 
 
 @contextmanager
-def locked_scope(scope: Scope, *, timeout: float = LOCK_TIMEOUT_S) -> Generator[None]:
-    """Hold the write lock of a scope."""
+def locked_scope(scope: Scope, *, timeout: float = LOCK_TIMEOUT_S) -> Generator[list[str]]:
+    """Hold the write lock of a scope; yields what was adopted, for the user."""
     with disk_errors_as_refusal(scope.part("lock")):
-        prepare_scope(scope)
+        adopted = prepare_scope(scope)
         held = locked(scope.part("lock"), timeout=timeout, private=False)
         held.__enter__()
     try:
-        yield
+        yield [adopted] if adopted else []
     finally:
         with suppress(OSError):  # the operating system releases it in any case
             held.__exit__(None, None, None)

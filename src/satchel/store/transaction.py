@@ -107,8 +107,9 @@ def commit(scope: Scope, pending: PendingChange, stage: StagingFolder | None = N
         if stage is not None and (any(one.staged for one in pending.changes) or pending.bases):
             sync_tree(stage.path)
             sync_folder(scope.part("stage"))
-    with locked_scope(scope):
-        repaired = [*(stage.repaired if stage is not None else ()), *recover_locked(scope)]
+    with locked_scope(scope) as adopted:
+        before = stage.repaired if stage is not None else ()
+        repaired = [*before, *adopted, *recover_locked(scope)]
         try:
             return commit_locked(scope, pending, stage, repaired)
         except BaseException as exc:

@@ -115,8 +115,8 @@ def undo(scope: Scope, *, redo: bool = False, number: int = 0) -> Undone:
         LockBroken: the lockfile is damaged.
         Refused: the disk reports an error, the old folder is missing, or it cannot be undone.
     """
-    with locked_scope(scope):
-        repaired = recover_locked(scope)
+    with locked_scope(scope) as adopted:
+        repaired = [*adopted, *recover_locked(scope)]
         edited: list[str] = []
         seen: dict[str, PathState] = {}
         with disk_errors_as_refusal(scope.part("history")):

@@ -6,10 +6,15 @@
 
 R is `.agents` of a project, or `~/.config/agents` for all projects.
 
-`.satchel/owner` holds an id derived from the user's key and the path (`library/ownership.py`). A
-work folder without it came with a clone or a copy, belongs to another user, or the project was
-moved. It is ignored: readers see an empty history, and every change is refused until it is removed.
-A scope without `marks` is not checked, which tests use.
+`.satchel/owner` holds the places where this user's Satchel used the work folder: an id derived from
+the user's key and the real path (`library/ownership.py`), then the path. A work folder that was
+moved or copied has an id that fits another path: it is adopted by adding this place, and history
+entries that were signed at any of its places count. Content is compared with the signed digests
+when it is restored, trust is kept elsewhere by path, and a journal counts only where it was signed.
+
+A work folder without a fitting id came with a project or belongs to another user. It is ignored:
+readers see an empty history, and every change is refused until it is renamed. A scope without
+`marks` is not checked, which tests use.
 """
 
 from __future__ import annotations
@@ -167,48 +172,98 @@ def _scope_at(settings: Settings, skill: Skill) -> Name | None:
 
 
 OWNER_FILE = "owner"
-_MAX_OWNER_BYTES = 4096
+_MAX_OWNER_BYTES = 256 * 1024
+_MAX_PLACES = 16
 _UNOWNED_FILES = re.compile(r"lock|\.gitignore|\.(?:\.gitignore|owner)\.[0-9]+\.[0-9a-f]{8}")
 """Files without meaning, which may exist before the owner is written."""
 
 
 def is_ours(scope: Scope) -> bool:
-    """Whether this user's Satchel made the work folder; for readers.
+    """Whether this user's Satchel made the work folder, here or elsewhere; for readers.
 
     Raises:
         OSError: the owner cannot be read.
     """
-    if not scope.marks:
-        return True
-    key = read_key(scope.marks)
-    return bool(key) and owner_id(key, scope.work) in _owners(scope)
+    return not scope.marks or bool(places_of(scope))
 
 
-def claim_work_folder(scope: Scope) -> None:
-    """Check the owner of the work folder, or set it in an unused one.
+def is_moved(scope: Scope) -> bool:
+    """Whether the work folder was moved or copied here and is not adopted yet.
+
+    Raises:
+        OSError: the owner cannot be read.
+    """
+    places = places_of(scope)
+    return bool(places) and os.path.realpath(scope.work) not in places
+
+
+def places_of(scope: Scope) -> list[str]:
+    """The real paths where this user's Satchel used the work folder, the latest last.
+
+    Raises:
+        OSError: the owner cannot be read.
+    """
+    key = read_key(scope.marks) if scope.marks else b""
+    return _places(scope, key) if key else []
+
+
+def _places(scope: Scope, key: bytes) -> list[str]:
+    import json
+
+    here = os.path.realpath(scope.work)
+    places: list[str] = []
+    for line in _owner_lines(scope):
+        owner, _, text = line.partition(" ")
+        try:
+            place = json.loads(text) if text else here  # up to 0.2 there was no path
+            if isinstance(place, str) and owner_id(key, place) == owner:
+                places.append(place)
+        except (ValueError, RecursionError):  # damaged; a path with an impossible character
+            continue
+    return places
+
+
+def claim_work_folder(scope: Scope) -> str:
+    """Check the owner of the work folder, set it in an unused one, or adopt a moved one.
+
+    Returns:
+        What was adopted, for the user; empty when nothing was.
 
     Raises:
         AccessDenied: it belongs to another owner.
         OSError: it cannot be read or written.
     """
     if not scope.marks:
-        return
-    wanted = owner_id(load_or_create_key(scope.marks), scope.work)
-    if wanted not in _owners(scope):
-        # Read again: another process of this user may have written it meanwhile.
-        if not _is_unused(scope) and wanted not in _owners(scope):
-            raise AccessDenied(
-                say("`{path}` was not made here: it came with the project, belongs to another "
-                    "user, or the project was moved; nothing was changed", path=scope.work),
-                say("Remove it, then run the command again. The skills are not in it, but what "
-                    "could be undone is"),
-            )  # fmt: skip
-        make_folders(scope.work)
-        write_atomic(scope.part(OWNER_FILE), f"{wanted}\n".encode())
+        return ""
+    import json
+
+    key, here = load_or_create_key(scope.marks), os.path.realpath(scope.work)
+    places = _places(scope, key)
+    if here in places and any(" " in line for line in _owner_lines(scope)):
+        return ""
+    # Read again: another process of this user may have written it meanwhile.
+    if not places and not _is_unused(scope) and not (places := _places(scope, key)):
+        import shlex
+
+        move = shlex.join(["mv", scope.work, f"{scope.work}-old"])
+        raise AccessDenied(
+            say("`{path}` holds the history of changes, and another user made it or it came with "
+                "the project; nothing was changed", path=scope.work),
+            say("Run `{command}` and try again. Your skills stay; changes that were made before "
+                "can then not be undone from here", command=move),
+        )  # fmt: skip
+    make_folders(scope.work)
+    known = [*(place for place in places if place != here), here][-_MAX_PLACES:]
+    lines = [f"{owner_id(key, place)} {json.dumps(place)}\n" for place in known]
+    write_atomic(scope.part(OWNER_FILE), "".join(lines).encode())
+    if not places or here in places:
+        return ""
+    return say("This project was moved or copied from `{path}`; its history of changes was "
+               "adopted and `satchel undo` works here", path=places[-1])  # fmt: skip
 
 
-def _owners(scope: Scope) -> list[str]:
-    """The owners of a work folder; 0.1 wrote several."""
+def _owner_lines(scope: Scope) -> list[str]:
+    """The lines of the owner file."""
     try:
         data = read_plain(scope.part(OWNER_FILE), _MAX_OWNER_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -217,7 +272,7 @@ def _owners(scope: Scope) -> list[str]:
         if is_wrong_kind(exc):
             return []
         raise
-    return data.decode("ascii", "replace").split("\n")
+    return data.decode("ascii", "replace").splitlines()
 
 
 def _is_unused(scope: Scope) -> bool:
@@ -227,15 +282,15 @@ def _is_unused(scope: Scope) -> bool:
         return True
 
 
-def prepare_scope(scope: Scope) -> None:
-    """Create the work folder where it is missing.
+def prepare_scope(scope: Scope) -> str:
+    """Create the work folder where it is missing; returns what was adopted, for the user.
 
     Raises:
         AccessDenied: a link in the scope leads elsewhere, or it belongs to another owner.
         OSError: it cannot be created.
     """
     check_places(scope)
-    claim_work_folder(scope)
+    adopted = claim_work_folder(scope)
     check_scope(scope)
     ignore = scope.part(".gitignore")
     if not (os.path.isfile(ignore) and all(os.path.isdir(scope.part(name)) for name in PARTS)):
@@ -243,3 +298,4 @@ def prepare_scope(scope: Scope) -> None:
             make_folders(scope.part(name))
         if not os.path.isfile(ignore):
             write_atomic(ignore, b"*\n")
+    return adopted
