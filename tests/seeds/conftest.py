@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cli.conftest import Terminal
 from satchel import Satchel
+from seeds.blocks import Documents
 from temporal_server import temporal_server
 from typing_at import Typing
 
@@ -41,6 +44,12 @@ def project(tmp_path, monkeypatch) -> Project:
     found = Project(tmp_path)
     monkeypatch.setenv("HOME", str(found.home))
     return found
+
+
+@pytest.fixture(scope="session")
+def documents(shared) -> Documents:
+    """The five documents, whose blocks the tests use."""
+    return Documents(Path(shared) / "seeds")
 
 
 def skill(name: str, description: str, body: str = "Do it.\n") -> str:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from seeds.conftest import skill
 
-REVIEW = skill(
-    "code-review",
-    "Review code quality and risks",
-    "# Code Review\n\nLook at each risk.\n\n$ARGUMENTS\n",
-)
 FILES = {
-    "skills/code-review/SKILL.md": REVIEW,
     "skills/writing/tone/SKILL.md": skill("tone-of-voice", "Keep the tone friendly", "Be kind.\n"),
     "skills/notes/SKILL.md": "# No frontmatter\n",
 }
 
 
 @pytest.fixture
-def agent(project):
-    project.write(FILES)
+def agent(project, documents):
+    review = documents.block("A", "name: code-review")
+    project.write({"skills/code-review/SKILL.md": review, **FILES})
     return project
 
 
@@ -48,12 +45,20 @@ def test_what_lies_below_skills_is_found_and_listed(agent):
     assert [one.code for one in satchel.problems() if one.severity == "error"] == ["no-frontmatter"]
 
 
+@pytest.mark.req("A6")
+def test_a_skill_has_every_field_of_the_record(agent, documents):
+    record = documents.run("A", "class SkillMeta", dataclass=dataclasses.dataclass)["SkillMeta"]
+    found = agent.open().get_skill("code-review")
+    for field in dataclasses.fields(record):
+        assert type(getattr(found, field.name)).__name__ == field.type
+
+
 @pytest.mark.req("A4", "A5", "A10")
 @pytest.mark.parametrize(
     ("arguments", "end"),
     [
-        ({"name": "code-review", "args": "src/"}, "Look at each risk.\n\nsrc/"),
-        ({"name": "code-review"}, "Look at each risk."),
+        ({"name": "code-review", "args": "src/"}, "Use this checklist:\n- ...\n\nsrc/"),
+        ({"name": "code-review"}, "Use this checklist:\n- ..."),
         ({"name": "tone-of-voice", "args": "a mail"}, "Be kind.\n\nARGUMENTS: a mail"),
         ({"name": "tone-of-voice", "args": ""}, "Be kind."),
     ],
