@@ -55,6 +55,6 @@ def test_what_is_hidden_is_named_when_it_is_made(empty, tmp_path):
     source = tmp_path / "source" / "theirs"
     source.mkdir(parents=True)
     (source / "SKILL.md").write_text(text.format(name="deploy"))
-    done = empty.run("install", str(source), "--id", "theirs", "--yes")
+    done = empty.run("install", str(source), "--yes")
     assert "`.agents/skills/theirs` is hidden by `.agents/sys.skills/deploy`" in done.err
     assert "hidden by .agents/sys.skills/deploy" in empty.run("list", "--all").out

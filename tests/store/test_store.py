@@ -170,6 +170,31 @@ def test_rename_changes_folder_and_name_and_survives_an_update(bench):
         assert isinstance(plan.steps[0].error, Conflict)
 
 
+@pytest.mark.parametrize(
+    "name", ["greet", "'greet'", "greet # of ours", "greet\r", "|\n  greet", "\u200bgreet"]
+)
+def test_an_import_under_an_id_renames_the_skill_and_nothing_else(bench, name):
+    folder = bench.folder("greet")
+    bench.bring(folder)
+    path = folder / "SKILL.md"
+    text = path.read_text().replace("name: greet\n", f"name: {name}\nlicense: MIT\n")
+    path.write_bytes(text.encode())
+    with bench.store.plan_import(str(folder), skill_id="welcome") as plan:
+        (step,) = plan.steps
+        if step.error is not None:
+            assert name.startswith("|"), "only a name of one line is changed"
+            return
+        bench.store.apply(plan)
+    installed = (bench.skills / "welcome/SKILL.md").read_bytes().decode()
+    end = "\r" if name.endswith("\r") else ""
+    assert installed == text.replace(f"name: {name}\n", f"name: welcome{end}\n")
+    assert sorted(one.name for one in bench.satchel.list_skills()) == ["greet", "welcome"]
+    path.write_bytes(text.replace("Say hello.", "Say good day.").encode())
+    bench.do("update")
+    assert "Say good day." in bench.loads("welcome")
+    assert bench.store.lock()["welcome"].name == "welcome"
+
+
 # --- update ---------------------------------------------------------------------------------
 
 

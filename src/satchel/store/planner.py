@@ -8,6 +8,7 @@ once here; its digest travels with it (`trees.py`).
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, SkillBroken
@@ -23,6 +24,7 @@ from satchel.skill.file_tree import (
     hash_tree,
     main_file,
     read_whole,
+    skill_md_name,
 )
 from satchel.skill.metadata import MAX_NAME_CHARS, NAME, as_words, id_of, slug
 from satchel.skill.reader import load_document, parse_document
@@ -32,7 +34,7 @@ from satchel.store.install_state import changed_files
 from satchel.store.journal import refuse_repository
 from satchel.store.plan import ChangeStep, Difference
 from satchel.store.sources import find_skills, subtree
-from satchel.store.trees import HashedTree, PathState, state_at
+from satchel.store.trees import ComposedTree, HashedTree, PathState, read_content, state_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -80,11 +82,19 @@ class StepBuilder:
         """A step that installs one skill of a source."""
         try:
             with disk_errors_as_refusal(self.scope.work):
-                tree = subtree(bundle.tree, pick.path)
+                source = subtree(bundle.tree, pick.path)
+                tree: Tree = source
+                upstream = HashedTree(source) if pick.renames else None
+                if upstream is not None:
+                    if signer is not None:  # its signature is of the files before the change
+                        signer(upstream)
+                        signer = None
+                    tree = with_name(upstream, pick.id, pick.id)
         except SatchelError as exc:
             return self.refused(pick.id, exc)._replace(notes=pick.notes)
-        notes = (*pick.notes, *bundle.notes, *tree.notes)
-        step = self.from_tree(pick.id, tree, bundle.place_of(pick.path), signer=signer)
+        notes = (*pick.notes, *bundle.notes, *source.notes)
+        place = bundle.place_of(pick.path)
+        step = self.from_tree(pick.id, tree, place, upstream=upstream, signer=signer)
         return step._replace(notes=(*notes, *step.notes))
 
     def from_tree(
@@ -362,6 +372,8 @@ class SelectedSkill(NamedTuple):
     """Its folder within the source."""
     notes: tuple[str, ...] = ()
     description: str = ""
+    renames: bool = False
+    """Whether the `name` in its frontmatter becomes the id too."""
 
 
 def select_skills(
@@ -459,8 +471,45 @@ def with_ids(found: Sequence[FoundSkill], given: str = "") -> list[SelectedSkill
         if skill_id != wanted:
             notes.append(say("`{name}` is installed as `{id}`", name=item.path, id=skill_id))
         taken.add(skill_id)
-        picks.append(SelectedSkill(skill_id, item.path, tuple(notes), item.description))
+        # A copy with the name of the first skill would hide it, or be hidden.
+        renames = bool(given) and item.name != given and item.file != MANIFEST
+        if renames:
+            notes.append(say("The skill `{name}` is renamed to `{id}`", name=item.name, id=given))
+        picks.append(SelectedSkill(skill_id, item.path, tuple(notes), item.description, renames))
     return picks
+
+
+def with_name(tree: Tree, new: str, skill_id: str) -> Tree:
+    """The files of a skill with another `name` in the frontmatter; nothing else changes.
+
+    Raises:
+        Refused: its tools are named after its folder, or the line cannot be changed safely.
+        NotFound: it has no SKILL.md.
+    """
+    content = read_content(tree)
+    file = skill_md_name(content)
+    by_hand = say("Change it by hand")
+    if MANIFEST in content:
+        message = say("The tools of `{name}` are called after its folder", name=skill_id)
+        raise Refused(message, by_hand)
+    if not file:
+        raise NotFound(say("There is no SKILL.md in `{path}`", path=skill_id))
+    text, mode = content[file]
+    head, fence, rest = text.partition(b"\n---")
+    line = f"name: {new}".encode()
+    changed, count = re.subn(rb"(?m)^name[ \t]*:[^\r\n]*", line, head, count=1)
+    if not count:
+        # Right after the opening line.
+        first, newline, more = head.partition(b"\n")
+        changed = first + b"\n" + line + newline + more
+    content[file] = changed + fence + rest, mode
+    before, after = (
+        parse_document(data, skill_id, file, (0, 0, 0)) for data in (text, content[file][0])
+    )
+    if after.fields != {**before.fields, "name": new} or after.body != before.body:
+        message = say("The name of `{name}` cannot be changed automatically", name=skill_id)
+        raise Refused(message, by_hand)
+    return ComposedTree(content)
 
 
 def check_new_id(skill_id: str) -> None:

@@ -7,7 +7,6 @@ reached, or which the user edited, is a refused step: the others are updated.
 from __future__ import annotations
 
 import os
-import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,10 @@ from satchel.errors import Changed, Conflict, NotFound, Refused, SatchelError
 from satchel.i18n import say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.document import MANIFEST
-from satchel.skill.file_tree import skill_md_name
 from satchel.store.archive import open_archive
 from satchel.store.disk_errors import changed_meanwhile, disk_errors_as_refusal
 from satchel.store.plan import ChangeStep
+from satchel.store.planner import with_name
 from satchel.store.sources import find_skills, source_from, subtree
 from satchel.store.trees import ComposedTree, HashedTree, PathState, read_content
 
@@ -124,9 +123,9 @@ def _renamed_again(
     base = open_base(builder.scope, entry)
     if base is None or MANIFEST in base.fingerprint.files:
         return None
-    if HashedTree(_with_name(base, entry.id, entry.id)).digest != mine.digest:
+    if HashedTree(with_name(base, entry.id, entry.id)).digest != mine.digest:
         return None
-    return _with_name(theirs, entry.id, entry.id)
+    return with_name(theirs, entry.id, entry.id)
 
 
 def _discard_hint(entry: LockEntry) -> str:
@@ -155,7 +154,7 @@ def rename_steps(builder: StepBuilder, skill_id: str, new: str) -> Iterator[Chan
     upstream = open_base(builder.scope, entry) if entry is not None else None
     place = entry.place if entry is not None else LockedSource("new")
     with disk_errors_as_refusal(builder.scope.target(skill_id)):
-        renamed = _with_name(tree, new, skill_id)
+        renamed = with_name(tree, new, skill_id)
     step = builder.from_tree(new, renamed, place, upstream=upstream, like=skill_id)
     if step.error is not None:
         raise step.error
@@ -231,29 +230,6 @@ def edit_step(
     # The lockfile entry stays, so that the skill shows as modified.
     kind = "same" if step.difference.empty else "replace"
     return step._replace(kind=kind, after=entry, bases=(), waived=True)
-
-
-def _with_name(tree: Tree, new: str, skill_id: str) -> Tree:
-    """The files of a skill with another `name` in the frontmatter."""
-    content = read_content(tree)
-    file = skill_md_name(content)
-    if MANIFEST in content:
-        raise Refused(
-            say("The tools of `{name}` are called after its folder", name=skill_id),
-            say("Change it by hand"),
-        )
-    if not file:
-        raise NotFound(say("There is no SKILL.md in `{path}`", path=skill_id))
-    text, mode = content[file]
-    head, fence, rest = text.partition(b"\n---")
-    line = f"name: {new}".encode()
-    changed, count = re.subn(rb"(?m)^name[ \t]*:.*$", line, head, count=1)
-    if not count:
-        # Right after the opening line.
-        first, newline, more = head.partition(b"\n")
-        changed = first + b"\n" + line + newline + more
-    content[file] = changed + fence + rest, mode
-    return ComposedTree(content)
 
 
 def plan_install(
