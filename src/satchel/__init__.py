@@ -8,7 +8,7 @@ Layers, from the top down:
     authoring     writes and checks skills
     agent         reference agent, built on pydantic-ai
     goals         plans whose steps survive a crash
-    satchel       Satchel, one object that composes the layers below
+    satchel       Satchel, one object that composes the layers below; SkillLoader, for one folder
     session       Session: one conversation and its permissions
     tools, store  tools that a model calls; changes of skills on disk
     library       finds skills                  (Library, Location)
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from satchel.satchel import Satchel
     from satchel.session.session import Session
     from satchel.skill import Problem, Skill
+    from satchel.skill_loader import SkillLoader
     from satchel.trace import Trace
 
 _HOMES = {
@@ -55,6 +56,7 @@ _HOMES = {
     "SatchelError": "satchel.errors",
     "Session": "satchel.session.session",
     "Skill": "satchel.skill",
+    "SkillLoader": "satchel.skill_loader",
     "Trace": "satchel.trace",
     "build_catalogue": "satchel.catalogue",
 }
@@ -73,6 +75,7 @@ __all__ = [
     "SatchelError",
     "Session",
     "Skill",
+    "SkillLoader",
     "Trace",
     "build_catalogue",
 ]

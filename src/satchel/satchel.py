@@ -142,18 +142,6 @@ class Satchel:
         """
         return self.library.load_content(name)
 
-    def get_skill_content(self, name: str) -> str | None:
-        """A skill's body, read now; None when no skill of that name is offered.
-
-        Raises:
-            SatchelError: it may not be used as it is.
-        """
-        return self.load_content(name) if self.get_skill(name) is not None else None
-
-    def get_descriptions(self) -> str:
-        """The text of `catalogue()`."""
-        return self.catalogue().text
-
     def catalogue(self, budget: int | Budget | None = None, form: Form | None = None) -> Catalogue:
         """The list of skills for the prompt, and an account of what was truncated or left out."""
         from satchel.tools.toolset import record_offer

@@ -2,58 +2,132 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
+import subprocess
+import sys
+
 import pytest
 
+from satchel import SkillLoader
 from seeds.conftest import skill
 
-ABOUT = {
-    "chinese-writing": "中文報告寫作。寫報告前使用。",
-    "incremental-update": "增量更新流程。更新既有報告時使用。",
-    "hn-analysis": "HN 分析技巧。分析討論串時使用。",
-    "web-extraction": "網頁內容提取。讀取連結前使用。",
-}
-FILES = {
-    f".skills/{name}/SKILL.md": skill(name, about, f"# {name} 指南\n")
-    for name, about in ABOUT.items()
-}
+LOADER = """\
+from pathlib import Path
+
+from satchel import SkillLoader
+
+SKILLS = SkillLoader(Path(".skills"))
+"""
+"""Takes the place of the document's class, whose methods have no bodies."""
+EXISTING = """\
+WORKDIR = "/work"
+
+
+def get_agent_descriptions():
+    return "- analyze_story: reads one story"
+
+
+"""
+"""What the document's agent has in `prompts/system.py` before the block is added."""
+MAIN = """\
+import json
+
+from agents.base import SKILL_TOOL, run_skill
+from prompts.subagent import get_subagent_prompt
+from prompts.system import SYSTEM_PROMPT
+
+print(json.dumps({
+    "tool": SKILL_TOOL["description"],
+    "loaded": run_skill("chinese-writing"),
+    "unknown": run_skill("nope"),
+    "system": SYSTEM_PROMPT,
+    "subagent": get_subagent_prompt("analyze_story", "/work"),
+}))
+"""
+NAMES = ("chinese-writing", "hn-analysis", "incremental-update", "web-extraction")
 
 
 @pytest.fixture
-def news(project):
-    project.write(FILES)
+def about(documents) -> dict[str, str]:
+    """The four skills of the document: what each is for."""
+    return dict(re.findall(r"^\d\. \*\*([\w-]+)\*\* - (.+)$", documents.texts["D"], re.MULTILINE))
+
+
+@pytest.fixture
+def news(project, documents, about):
+    files = {
+        f".skills/{name}/SKILL.md": skill(name, text, f"# {name} 指南\n")
+        for name, text in about.items()
+    }
+    writing = documents.block("D", "name: chinese-writing")
+    project.write({**files, ".skills/chinese-writing/SKILL.md": writing})
     return project
 
 
-def run_skill(satchel, name: str) -> str:
-    """The tool as its author writes it, on the public API."""
-    content = satchel.get_skill_content(name)
-    if content is None:
-        available = ", ".join(one.name for one in satchel.list_skills()) or "none"
-        return f"Error: Unknown skill '{name}'. Available: {available}"
-    return f'<skill-loaded name="{name}">\n{content}\n</skill-loaded>'
+def run_blocks(project, documents) -> dict[str, str]:
+    """What the blocks of the document make, in the files that it names."""
+    system = documents.block("D", "SYSTEM_PROMPT")
+    project.write({
+        "skills/loader.py": LOADER,
+        "agents/base.py": documents.block("D", "def run_skill"),
+        "prompts/system.py": f"{EXISTING}{system}",
+        "prompts/subagent.py": documents.block("D", "def get_subagent_prompt"),
+        "main.py": MAIN,
+        **{f"{folder}/__init__.py": "" for folder in ("agents", "prompts", "skills")},
+    })  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=project.project, env=project.env(),
+        capture_output=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.mark.req("D1")
-def test_the_loader_of_the_agent_is_three_lines(news):
-    satchel = news.open()
-    assert all(about in satchel.get_descriptions() for about in ABOUT.values())
-    assert run_skill(satchel, "hn-analysis").startswith('<skill-loaded name="hn-analysis">\n# hn-')
-    assert run_skill(satchel, "hn") == (
-        "Error: Unknown skill 'hn'. Available: "
-        "chinese-writing, hn-analysis, incremental-update, web-extraction"
+def test_the_loader_has_the_methods_of_the_document(documents):
+    asked = documents.run("D", "class SkillLoader")["SkillLoader"]
+    assert list(inspect.signature(asked).parameters) == ["skills_dir"]
+    for name in ("get_descriptions", "get_skill_content", "list_skills"):
+        theirs, ours = (inspect.signature(getattr(one, name)) for one in (asked, SkillLoader))
+        assert list(ours.parameters) == list(theirs.parameters)
+
+
+@pytest.mark.req("D1", "D2", "D3")
+def test_the_blocks_of_the_document_run_as_they_stand(news, documents, about):
+    made = run_blocks(news, documents)
+    writing = documents.block("D", "name: chinese-writing")
+    _, head, body = writing.split("---\n")
+    first = head.partition("description: ")[2].strip()
+    lines = [f"- chinese-writing: {first}", *(f"- {name}: {about[name]}" for name in NAMES[1:])]
+    listed = "\n".join(lines)
+    assert made["tool"] == f"載入技能以獲得專門知識\n\n可用技能：\n{listed}"
+    assert f"when task matches):\n{listed}\n\n**Subagents" in made["system"]
+    assert f"when task matches):\n{listed}\n\nRules:" in made["subagent"]
+    assert (
+        made["loaded"] == f'<skill-loaded name="chinese-writing">\n{body.strip()}\n</skill-loaded>'
     )
+    assert made["unknown"] == f"Error: Unknown skill 'nope'. Available: {', '.join(NAMES)}"
+
+
+@pytest.mark.req("D1", "D5")
+def test_without_the_folder_the_blocks_run_and_no_skill_is_available(project, documents):
+    made = run_blocks(project, documents)
+    assert made["unknown"] == "Error: Unknown skill 'nope'. Available: none"
+    assert made["tool"].endswith("可用技能：\n")
 
 
 @pytest.mark.req("D2", "D3", "D6")
-def test_a_skill_comes_through_a_tool_result_and_the_prompts_stay(news):
+def test_a_skill_comes_through_a_tool_result_and_the_prompts_stay(news, about):
     session = news.open().session()
     before = session.prompt
     reply = session.call("Skill", {"skill": "chinese-writing"})
     assert reply.text.startswith('<skill-loaded name="chinese-writing"')
-    assert "# chinese-writing 指南" in reply.text
+    assert "# 中文報告寫作指南" in reply.text
     assert "指南" not in session.prompt
     assert session.prompt == before
-    assert ABOUT["web-extraction"] in session.child().prompt
+    assert about["web-extraction"] in session.child().prompt
     missing = session.call("Skill", {"skill": "reddit"})
     assert (missing.error.code, "web-extraction" in missing.text) == ("NOT_FOUND", True)
 
@@ -79,6 +153,6 @@ def test_a_broken_skill_is_skipped_and_a_missing_folder_is_empty(news, project, 
 @pytest.mark.req("D2")
 def test_after_one_yes_the_commands_work(news):
     shown = news.say_yes("list")
-    assert all(name in shown for name in ABOUT)
+    assert all(name in shown for name in NAMES)
     assert "# web-extraction 指南" in news.run("show", "web-extraction", "--as-model").out
     assert "chinese-writing" in news.run("search", "幫我寫中文報告").out

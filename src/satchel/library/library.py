@@ -39,7 +39,7 @@ class Library:
 
     def __init__(
         self,
-        locations: Iterable[Location | str],
+        locations: Iterable[Location | str | os.PathLike[str]],
         *,
         bounds: WalkLimits | None = None,
         wanted: Filter | None = None,
@@ -52,7 +52,7 @@ class Library:
         """Create a library; nothing is read yet.
 
         Args:
-            locations: Where to search, first wins; a server never wins over a folder. A text is a
+            locations: Where to search, first wins; a server never wins over a folder. A path is a
                 trusted folder.
             bounds: Limits of the search.
             wanted: Filter for the offered skills.
@@ -65,9 +65,9 @@ class Library:
         from satchel.library.library_scan import LibraryScan  # not for `import satchel`
 
         places = [
-            Location(os.path.abspath(os.path.expanduser(item)))
-            if isinstance(item, str)
-            else item._replace(path=os.path.abspath(item.path))
+            item._replace(path=os.path.abspath(item.path))
+            if isinstance(item, Location)
+            else Location(os.path.abspath(os.path.expanduser(item)))
             for item in locations
         ]
         served = [place for place in places if place.supplier is not None]

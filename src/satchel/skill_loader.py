@@ -1,0 +1,73 @@
+"""`SkillLoader`: the skills of one folder as text, for an agent loop that has its own Skill tool.
+
+skills = SkillLoader(".skills")
+skills.get_descriptions()              # for the system prompt
+skills.get_skill_content("pdf-forms")  # for the result of a tool call
+
+`Satchel` adds what this leaves out: more locations, settings, a budget, arguments and permissions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from satchel.catalogue.budget import sentence_ends, shorten
+from satchel.catalogue.render import clean
+from satchel.errors import NotFound
+from satchel.library import Library
+from satchel.project import Notices
+
+if TYPE_CHECKING:
+    import os
+
+    from satchel.skill.model import Skill
+
+_MAX_DESCRIPTION_CHARS = 1_024
+"""As the format allows; a longer one is truncated."""
+
+
+class SkillLoader:
+    """The skills below one folder, which is trusted. Each call sees the folder as it is now."""
+
+    def __init__(self, skills_dir: str | os.PathLike[str]) -> None:
+        """Read the frontmatter of all skills; those that cannot be used are logged.
+
+        Args:
+            skills_dir: A folder whose folders are skills. There are no skills if it is missing.
+        """
+        self._library = Library([skills_dir])
+        self._library.on_change(Notices(self._library))
+        self._library.refresh()
+
+    def get_descriptions(self) -> str:
+        """One line for each skill, `- name: description`; empty without skills."""
+        return "\n".join(
+            f"- {clean(skill.name)}: {_description(skill)}" for skill in self._offered()
+        )
+
+    def get_skill_content(self, name: str) -> str | None:
+        """The text of a skill without its frontmatter, read now; None without such a skill.
+
+        Raises:
+            SatchelError: the scan blocks it, or it cannot be read.
+        """
+        self._library.refresh()
+        skill = self._library.get_skill(name)
+        if skill is not None and not skill.for_model:
+            return None
+        try:
+            return self._library.load_content(name).strip()
+        except NotFound:
+            return None
+
+    def list_skills(self) -> list[str]:
+        """The names of the skills."""
+        return [skill.name for skill in self._offered()]
+
+    def _offered(self) -> list[Skill]:
+        return [skill for skill in self._library.refresh().skills if skill.for_model]
+
+
+def _description(skill: Skill) -> str:
+    text = clean(skill.description)
+    return shorten(text, _MAX_DESCRIPTION_CHARS, sentence_ends(text))
