@@ -48,11 +48,12 @@ def age(place, days: float, *names: str) -> None:
         with open(path, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         for line in lines:
-            line.pop("crc", None)
+            line.pop("sha", None)
             if "at" in line:
                 line["at"] = moment
             if "step" in line:
                 line["step"]["started"] = moment
+        os.unlink(os.path.join(folder, "last"))
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import threading
 import time
 
@@ -32,7 +33,7 @@ def journal(folder: str, goal: str = "g") -> list[dict]:
     with open(os.path.join(folder, "goals", goal, "journal.jsonl"), encoding="utf-8") as file:
         lines = [json.loads(line) for line in file if line.strip()]
     for line in lines:
-        assert len(line.pop("crc")) == 8
+        assert len(line.pop("sha")) == 32
     return lines
 
 
@@ -117,16 +118,37 @@ def _looked_at(folder):
     return asyncio.run(main())
 
 
-def test_a_torn_line_costs_one_step(tmp_path):
-    _submitted(str(tmp_path), Runner())
-    path = tmp_path / "goals" / "g" / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    last = next(n for n, line in enumerate(lines) if b'"step":"b"' in line)
-    path.write_bytes(b"".join(lines[:last]) + lines[last][:20])
+async def _until_long_runs(runner: Runner) -> None:
+    while "long" not in runner.began:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+async def test_a_line_that_a_crash_tore_costs_one_step(tmp_path):
+    runner, again = Runner(), Runner()
+    async with LocalEngine(runner, str(tmp_path / "state")) as engine:
+        await engine.submit(Goal("g", LONG))
+        await _until_long_runs(runner)
+        shutil.copytree(tmp_path / "state", tmp_path / "crashed")
+    path = tmp_path / "crashed" / "goals" / "g" / "journal.jsonl"
+    path.write_bytes(path.read_bytes()[:-30])
+    async with LocalEngine(again, str(tmp_path / "crashed")) as engine:
+        await engine.resume("g")
+        await _until_long_runs(again)
+        await engine.cancel("g")
+    async with LocalEngine(None, str(tmp_path / "crashed")) as engine:
+        assert (await engine.report("g")).steps["a"].output == "a<x>"
+    assert again.began == ["a", "long"]
+
+
+def _refuses_to_run_again(folder: str, reason: str) -> None:
+    """The goal is damaged, the report says why, and no step runs again."""
+    assert reason in _looked_at(folder).reason
     runner = Runner()
-    assert _submitted(str(tmp_path), runner).state == "done"
-    assert runner.began == ["b"]
-    assert _submitted(str(tmp_path), Runner()).steps["b"].output == "b<a<x>>"
+    with pytest.raises(Conflict, match="is damaged") as raised:
+        _submitted(folder, runner)
+    assert reason in raised.value.args[0]
+    assert "satchel goal remove g" in raised.value.hint
+    assert runner.began == []
 
 
 def test_a_flipped_byte_of_a_journal_damages_the_goal_and_no_step_runs_again(tmp_path):
@@ -137,23 +159,50 @@ def test_a_flipped_byte_of_a_journal_damages_the_goal_and_no_step_runs_again(tmp
     for place in sorted({*range(0, len(data), 13), *ends}):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         report = _looked_at(str(tmp_path))
-        if report.state != "damaged":  # the mark of a checksum: what it is about is as it was
+        if report.state != "damaged":  # the mark of a digest: what it is about is as it was
             assert report == whole, place
             continue
-        number = sum(end < place for end in ends) + 1
-        assert f"Line {number} of " in report.reason
-        runner = Runner()
-        with pytest.raises(Conflict, match="damaged"):
-            _submitted(str(tmp_path), runner)
-        assert runner.began == []
+        if place > ends[0]:  # without its mark the first line is only found by the second
+            number = sum(end < place for end in ends) + 1
+            assert f"Line {number} of " in report.reason
+        _refuses_to_run_again(str(tmp_path), report.reason)
 
 
-def test_journals_without_checksums_are_read(tmp_path):
+LINES = 5
+"""Of the journal of a goal with two steps: its start, a run, two results, its end."""
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        *(([*range(n), *range(n + 1, LINES)], f"Line {n + 1} of ") for n in range(LINES - 1)),
+        *(([*range(n)], "last lines") for n in range(LINES)),
+        ([0, 1, 3, 2, 4], "Line 3 of "),
+        ([0, 1, 2, 2, 3, 4], "Line 4 of "),
+    ],
+)
+def test_lines_that_are_removed_moved_or_repeated_damage_the_goal(tmp_path, order, reason):
+    _submitted(str(tmp_path), Runner())
+    path = tmp_path / "goals" / "g" / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == LINES
+    path.write_bytes(b"".join(lines[n] for n in order))
+    _refuses_to_run_again(str(tmp_path), reason)
+
+
+def test_a_goal_whose_journal_is_gone_does_not_run_again(tmp_path):
+    _submitted(str(tmp_path), Runner())
+    (tmp_path / "goals" / "g" / "journal.jsonl").unlink()
+    _refuses_to_run_again(str(tmp_path), "last lines")
+
+
+def test_journals_without_digests_are_read_and_continued(tmp_path):
     whole = _submitted(str(tmp_path), Runner())
     path = tmp_path / "goals" / "g" / "journal.jsonl"
+    path.with_name("last").unlink()  # as Satchel 0.1 wrote it
     old = [json.dumps(line, separators=(",", ":")) for line in journal(str(tmp_path))]
-    path.write_text("\n".join([*old[:2], old[2][:9], *old[2:], ""]), encoding="utf-8")
-    assert _looked_at(str(tmp_path)) == whole
+    path.write_text("\n".join([*old[:2], old[2][:9], *old[2:4], ""]), encoding="utf-8")
+    assert _submitted(str(tmp_path), Runner()).steps == whole.steps
     path.write_text("\n".join([old[0][:30], *old[1:], ""]), encoding="utf-8")
     assert _looked_at(str(tmp_path)).state == "damaged"
 

@@ -59,11 +59,14 @@ def goal_cancelled(goal_id: str) -> Conflict:
     )
 
 
-def goal_damaged(goal_id: str) -> Conflict:
+def goal_damaged(goal_id: str, reason: str) -> Conflict:
     """Error: a goal with an unreadable journal does not run again."""
     return Conflict(
-        say("`{path}` is damaged", path=goal_id),
-        say("Run `{command}`", command=f"satchel goal remove {goal_id}"),
+        say("Goal `{name}` is damaged: {reason}", name=goal_id, reason=reason),
+        say(
+            "Check what its steps have done, then run `{command}` and start it again",
+            command=f"satchel goal remove {goal_id}",
+        ),
     )
 
 

@@ -23,6 +23,7 @@ from satchel.goals.engines.local_journal import (
     Journal,
     LocalExecution,
     LocalGoal,
+    damage_of,
     lines_of,
 )
 from satchel.goals.executor import execute
@@ -30,7 +31,7 @@ from satchel.goals.model import OVER, Answer, Goal, Plan, StepResult
 from satchel.goals.plan_checks import require_valid, running_steps
 from satchel.goals.reports import continued_results, json_text, pack, summary_of, unpack
 from satchel.goals.step_runner import StepContext
-from satchel.i18n import Message, say, unpack_messages
+from satchel.i18n import say, unpack_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ def require_same_plan(record: LocalGoal, plan: Plan) -> None:
         Conflict: it has another plan, or its journal is damaged.
     """
     if record.state == "damaged":
-        raise base.goal_damaged(record.goal.id)
+        raise base.goal_damaged(record.goal.id, record.reason)
     known = (record.goal.plan, record.first_plan)
     if plan not in known and json_text(pack(plan)) not in (json_text(pack(one)) for one in known):
         raise base.plan_conflict(record.goal.id)
@@ -67,9 +68,7 @@ def read_goal(journal: Journal) -> LocalGoal | None:
         number = exc.number if isinstance(exc, DamagedLine) else number if record else 1
         record = record or LocalGoal(Goal(os.path.basename(journal.folder), Plan("", ())))
         record.state = "damaged"
-        record.reason = Message(
-            "Line {count} of `{path}` is damaged", count=number, path=journal.path
-        )
+        record.reason = damage_of(journal.path, number)
     return record
 
 
@@ -177,7 +176,7 @@ class LocalEngine:
         record, _ = self._read(goal_id)
         if record.state == "damaged":
             journal.unlock()
-            raise base.goal_damaged(goal_id)
+            raise base.goal_damaged(goal_id, record.reason)
         if record.state not in IDLE:
             record.state = "queued"  # its process is gone, since the lock was free
         record.journal = journal
@@ -279,7 +278,7 @@ class LocalEngine:
         """Record an answer and continue the goal."""
         record = self._get(goal_id)
         if record.state == "damaged":
-            raise base.goal_damaged(goal_id)
+            raise base.goal_damaged(goal_id, record.reason)
         journal = record.journal or self._journal(goal_id)
         with journal.answer_lock():
             record = self._get(goal_id)

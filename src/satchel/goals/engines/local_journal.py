@@ -1,16 +1,18 @@
 """Goals of the engine `local`: state in memory, `Execution`, and the journal on disk.
 
     goals/ID/journal.jsonl   what happened, one line each, appended
+    goals/ID/last            the digest of the last line that was synced
     goals/ID/lock            held by the process that runs the goal
     goals/ID/cancel          created to request cancellation
-    goals/ID/answer.lock     held while an answer is checked and written
+    goals/ID/answer.lock     held while a line is written, and while an answer is checked
 
 A line is written before its result is used, so a killed process loses only steps that were running.
 Starts, ends and answers are synced to the disk; a power cut may lose the results of the last
 seconds, and those steps run again. A last line without an end was torn by a crash and is ignored;
-the next writer marks it with `_TORN`. Every line ends with a checksum: any other line with a wrong
-checksum makes the goal `damaged`. Journals of Satchel 0.1 have no checksums; lines with checksums
-may follow lines without, never the other way round.
+the next writer marks it with `_TORN`. Every line ends with a digest of itself and of the line
+before it: a line that was changed, removed or moved makes the goal `damaged`, and so does an end
+that is missing after the last synced line. Journals of Satchel 0.1 have no digests; lines with
+digests may follow lines without, never the other way round.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ import json
 import os
 import re
 import time
-import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,7 +30,7 @@ from satchel.goals.executor import RunProgress
 from satchel.goals.model import OVER
 from satchel.goals.reports import last_event_time, pack, report_of
 from satchel.goals.step_runner import StepContext, perform
-from satchel.i18n import pack_messages
+from satchel.i18n import Message, pack_messages
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,17 +52,28 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 64
 """The submission time is within these bytes."""
-_CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"\}\Z')
+_DIGEST = re.compile(rb',"sha":"([0-9a-f]{32})"\}\Z')
 _TORN = b" torn\n"
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
 class DamagedLine(Exception):
-    """A line of a journal is damaged."""
+    """A line of a journal was changed, or lines are missing; 0 stands for the end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+def damage_of(path: str, number: int) -> Message:
+    """What is wrong with a journal, for people."""
+    if not number:
+        return Message("The last lines of `{path}` are missing", path=path)
+    return Message(
+        "Line {count} of `{path}`, or one before it, was changed, removed or moved",
+        count=number,
+        path=path,
+    )
 
 
 class Journal:
@@ -70,9 +82,13 @@ class Journal:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.path = os.path.join(folder, "journal.jsonl")
+        self._last = os.path.join(folder, "last")
         self._cancel = os.path.join(folder, "cancel")
         self._lock: BaseFileLock | None = None
         self._file = -1
+        self._size = 0
+        """Bytes of the journal that are in `_chain`."""
+        self._chain = _Chain()
 
     # --- lock -----------------------------------------------------------------------------
 
@@ -93,9 +109,7 @@ class Journal:
 
     def unlock(self) -> None:
         """Unlock the goal."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -110,7 +124,7 @@ class Journal:
         return False
 
     def answer_lock(self) -> BaseFileLock:
-        """Lock held while an answer is checked and written: the first answer wins."""
+        """Lock held while a line is written, and while an answer is checked: the first one wins."""
         return self._lock_of("answer.lock")
 
     def _lock_of(self, name: str) -> BaseFileLock:
@@ -125,7 +139,7 @@ class Journal:
 
     def request_cancel(self) -> None:
         """Request cancellation from the process that runs it."""
-        os.close(os.open(self._cancel, _FLAGS, 0o600))
+        os.close(os.open(self._cancel, os.O_WRONLY | _FLAGS, 0o600))
 
     def cancel_requested(self) -> bool:
         """Whether cancellation was requested."""
@@ -148,8 +162,8 @@ class Journal:
         self._add({"step": pack(result)})
 
     def add_answer(self, step: str, answer: Answer, revision: int) -> None:
-        """Write the answer to a question of this revision."""
-        self._add({"answer": pack(answer), "to": step, "of": revision}, sync=True)
+        """Write the answer to a question of this revision; the caller holds `answer_lock`."""
+        self._append({"answer": pack(answer), "to": step, "of": revision}, sync=True)
 
     def add_run(self, at: float) -> None:
         """Write the start of a run."""
@@ -164,37 +178,75 @@ class Journal:
         self._add(pack_messages({"end": state, "reason": reason, "at": at}), sync=True)
 
     def _add(self, line: dict[str, Any], *, sync: bool = False) -> None:
-        if self._file < 0:
-            self._file = os.open(self.path, _FLAGS, 0o600)
-            if _torn(self.path):
-                os.write(self._file, _TORN)
+        with self.answer_lock():
+            self._append(line, sync=sync)
+
+    def _append(self, line: dict[str, Any], *, sync: bool = False) -> None:
         text = json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode()
-        data = text[:-1] + b',"crc":"%08x"}\n' % zlib.crc32(text)
         try:
+            self._follow()
+            data = self._chain.sign(text)
+            self._size += len(data)
             while data:  # a single write, except on a nearly full disk
                 data = data[os.write(self._file, data) :]
         except OSError:
-            os.close(self._file)
-            self._file = -1  # the next write looks for a torn line
+            self._close()  # the next write looks for a torn line
             raise
         if sync:
             os.fsync(self._file)
+            # Only after the sync: a power cut must not leave it ahead of the journal.
+            last = os.open(self._last, os.O_WRONLY | _FLAGS, 0o600)
+            try:
+                os.write(last, self._chain.digest)
+            finally:
+                os.close(last)
+
+    def _follow(self) -> None:
+        """Read the lines that were written since, here and by other processes."""
+        if self._file < 0:
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | _FLAGS, 0o600)
+            self._size, self._chain = 0, _Chain()
+        size = os.fstat(self._file).st_size
+        if size == self._size:
+            return
+        with open(self.path, "rb") as file:
+            file.seek(self._size)
+            *lines, torn = file.read().split(b"\n")
+        try:
+            for text in lines:
+                self._chain.check(text)
+        except DamagedLine as exc:
+            reason = damage_of(self.path, exc.number)
+            raise base.goal_damaged(os.path.basename(self.folder), reason) from None
+        if torn:
+            os.write(self._file, _TORN)
+            size += len(_TORN)
+        self._size = size
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def submitted_at(self) -> float | None:
-        """When the goal was submitted; None without a first line."""
+        """When the goal was submitted; None without a goal, 0 when it cannot be read."""
         try:
             with open(self.path, "rb") as file:
                 head = file.read(_HEAD_BYTES)
                 if not head:
-                    return None
+                    return self._unreadable()
                 if head.startswith(b'{"at":'):
                     return float(head[len(b'{"at":') :].partition(b",")[0])
                 line = json.loads(head + file.readline())  # older versions write it last
                 return float(line["at"])
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            return self._unreadable()
         except (ValueError, KeyError, TypeError):
             return 0.0  # torn by a crash
+
+    def _unreadable(self) -> float | None:
+        """0 when there was a journal and its content is gone, else None."""
+        return 0.0 if os.path.exists(self._last) else None
 
     # --- removal --------------------------------------------------------------------------
 
@@ -204,8 +256,9 @@ class Journal:
         The journal is removed first: without it there is no goal, whatever a crash leaves behind. A
         lock file that is removed while locked protects nothing for processes that wait for it.
         """
-        with suppress(FileNotFoundError):
-            os.unlink(self.path)
+        for path in (self._last, self.path):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
         self.clear_cancel()
         lock = os.path.join(self.folder, "lock")
         with suppress(OSError):
@@ -221,46 +274,75 @@ class Journal:
             sync_folder(os.path.dirname(self.folder))
 
 
+class _Chain:
+    """The digest over the lines so far."""
+
+    def __init__(self) -> None:
+        self.digest = b""
+        self.lines = 0
+        self._signed = False
+
+    def check(self, text: bytes) -> bytes | None:
+        """Add a line and return it without its digest; None when a crash tore it.
+
+        Raises:
+            DamagedLine: the digest is not that of the line and the lines before it.
+        """
+        self.lines += 1
+        if text.endswith(_TORN[:-1]):
+            return None
+        mark = _DIGEST.search(text)
+        if mark is not None:
+            text = text[: mark.start()] + b"}"
+        self.digest = self._next(text)
+        if (self._signed and mark is None) or (mark and mark[1] != self.digest):
+            raise DamagedLine(self.lines)
+        self._signed = mark is not None
+        return text
+
+    def sign(self, text: bytes) -> bytes:
+        """Add a line and return it with its digest."""
+        self.lines += 1
+        self.digest, self._signed = self._next(text), True
+        return text[:-1] + b',"sha":"%b"}\n' % self.digest
+
+    def _next(self, text: bytes) -> bytes:
+        from hashlib import sha256
+
+        return sha256(self.digest + text).hexdigest()[:32].encode()
+
+
 def lines_of(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The lines with their numbers; none when there is no such file.
 
     Raises:
-        DamagedLine: a line is damaged.
+        DamagedLine: a line was changed, or lines are missing.
     """
-    try:
-        with open(path, "rb") as file:
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return
-    checked = False
-    for number, text in enumerate(lines[:-1], 1):  # a torn line has no end
-        if text.endswith(_TORN[:-1]):
-            continue
-        checksum = _CHECKSUM.search(text)
-        if checksum is not None:
-            checked = True
-            text = text[: checksum.start()] + b"}"  # noqa: PLW2901
-            if zlib.crc32(text) != int(checksum[1], 16):
-                raise DamagedLine(number)
-        elif checked:
-            raise DamagedLine(number)
+    last = _content(os.path.join(os.path.dirname(path), "last"))  # first: it may only be behind
+    *lines, torn = _content(path).split(b"\n")
+    chain = _Chain()
+    for number, full in enumerate(lines, 1):
+        text = chain.check(full)
+        if chain.digest == last:
+            last = b""
         try:
-            line = json.loads(text)
+            line = json.loads(text or b"0")
         except ValueError:
-            continue  # torn or damaged: indistinguishable without a checksum
+            continue  # torn or damaged: indistinguishable without a digest
         if isinstance(line, dict):
             yield number, cast("dict[str, Any]", line)
-    if _CHECKSUM.search(lines[-1][:-1]):  # a complete line whose end is another byte
-        raise DamagedLine(len(lines))
+    if _DIGEST.search(torn[:-1]):  # a complete line whose end is another byte
+        raise DamagedLine(len(lines) + 1)
+    if last:
+        raise DamagedLine(0)
 
 
-def _torn(path: str) -> bool:
-    """Whether the last line has no end."""
-    with open(path, "rb") as file:
-        if not file.seek(0, os.SEEK_END):
-            return False
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) != b"\n"
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 IDLE: frozenset[str] = base.AT_REST | {"queued"}
