@@ -333,11 +333,11 @@ def test_agents_that_read_it_untrusted_are_a_warning(enter, project):
 def test_the_trust_view_and_the_page_show_requested_and_granted_tools(enter, project):
     make_skill(project / "skills", "asking", "Asks. Use when asked.", allowed_tools="pro*")
     careful = enter(trust="ask")
-    for _ in range(100):
-        text = careful.get("/skills").text
-        if "Requested tools" in text:
-            break
+    text = careful.get("/skills").text
+    deadline = time.monotonic() + 5
+    while "Requested tools" not in text and time.monotonic() < deadline:
         time.sleep(0.05)
+        text = careful.get("/skills").text
     assert "<code>pro*</code>" in text.partition("Requested tools")[2].partition("</ul>")[0]
     careful.post("/skills/trust")
     page = careful.get("/skill?ref=skills/asking").text

@@ -40,7 +40,6 @@ _MAX_SKILLS_SHOWN = 20
     "satchel trust",
     "satchel trust release-notes --grant-tools",
     "satchel trust deploy --accept-risk 'our own installer, reviewed'",
-    "satchel trust --revoke",
 )
 @skill_argument(required=False)
 @click.option("--accept-risk", metavar="WHY", help=say("Use the blocked skill NAME as it is now."))
