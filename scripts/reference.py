@@ -71,8 +71,9 @@ MANIFEST_KEYS = {
     "docs": "`when_to_use`, `when_not_to_use`, `examples` (`scenario`, `arguments`)",
     "returns": "JSON Schema of the `data` of a reply",
     "tools": "Several tools: a list with the keys above except `runtime` and `entry`",
-    "files": "`read` or `write` the workspace; `{read: [PARAMETER], write: [PARAMETER]}` also "
-    "checks the paths in these parameters",
+    "files": "`read` or `write` the workspace, `none` for none of it, absent for the files that "
+    "arguments name; `{read: [PARAMETER], write: [PARAMETER]}` also checks the "
+    "paths in these parameters",
     "secrets": "Environment variables that the program gets",
     "network": "`true` allows network access",
     "timeout": "Seconds per call, at most 600",

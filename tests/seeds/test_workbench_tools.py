@@ -92,24 +92,25 @@ def test_a_tool_comes_and_changes_without_a_restart_and_a_broken_one_is_not_offe
 
 
 @pytest.mark.req("E6")
-def test_a_program_reads_the_project_once_its_file_says_so(bench):
+def test_a_program_reads_the_file_that_its_argument_names(bench):
     session = bench.open().session()
-    told = session.call("excel_read", {"path": "data/sales.csv"})
-    assert "文件不存在: data/sales.csv" in told.text
-    assert "add `files: read` to its `skill.yaml`" in told.text
-    assert "files: read" not in session.call("excel_read", {"path": "data/none.csv"}).text
+    reply = session.call("excel_read", {"path": "data/sales.csv"})
+    assert reply.data["output"] == "姓名,分数\n张三,95\n"
+    missing = session.call("excel_read", {"path": "data/none.csv"}).text
+    assert "文件不存在: data/none.csv" in missing
+    assert "files: read" not in missing
+    bench.write({"skills/excel/skill.yaml": f"{MANIFEST}files: none\n"})
+    hidden = session.call("excel_read", {"path": "data/sales.csv"}).text
+    assert "add `files: read` to its `skill.yaml`" in hidden
     bench.write({"skills/excel/skill.yaml": f"{MANIFEST}files: {{read: [path]}}\n"})
-    assert session.call("excel_read", {"path": "data/sales.csv"}).data["output"] == (
-        "姓名,分数\n张三,95\n"
-    )
     assert session.call("excel_read", {"path": "../x.csv"}).error.code == "ACCESS_DENIED"
 
 
 @pytest.mark.req("E5", "E9")
-def test_the_check_list_passes_but_for_what_the_smallest_program_lacks(bench):
+def test_the_check_list_passes_for_the_smallest_program(bench):
     bench.write({"skills/excel/main.py": PYTHON})
     (report,) = check_folder(str(bench.project / "skills/excel"))
-    assert report.failing == {"files-declared"}
+    assert report.failing == set()
 
 
 @pytest.mark.req("E1")
@@ -128,7 +129,7 @@ def test_after_one_yes_the_commands_work(bench):
     off = {"SKILL_EXCEL_ENABLED": "false"}
     assert "excel_read  excel" in bench.say_yes("tools", **off)
     done = bench.run("try", "excel_read", "--arg", "path=data/sales.csv", **off)
-    assert (done.status, "add `files: read` to its `skill.yaml`" in done.err) == (1, True)
+    assert (done.status, done.out) == (0, "姓名,分数\n张三,95\n")
     shutil.copytree(TEMPLATES / "python", bench.project / "skills/python")
     assert bench.run("try", "python_run").out == "结果\n"
     with ModelServer(lambda request: "好的") as server:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from satchel._fs import read_plain
 from satchel.authoring.checklist import CheckSheet
 from satchel.authoring.text_rules import judge_descriptions, judge_names, judge_parameters
+from satchel.authoring.tool_tests import names_file
 from satchel.errors import BuildFailed, InvalidInput
 from satchel.i18n import say
 from satchel.skill.document import MANIFEST
@@ -34,12 +35,6 @@ _OWN_RULES = {
     "tool-entry-path": "entry-exists",
 }
 """Problem of a manifest -> its rule, other than `manifest-valid`."""
-_FILE_NAME = re.compile(
-    r"(?:^|_)(?:path|file|filename|filepath|dir|directory|folder)$", re.IGNORECASE
-)
-_FILE_WORDS = re.compile(
-    r"文件路径|文件的路径|\bfile path\b|\bpath (?:of|to) (?:a|an|the)\b", re.IGNORECASE
-)
 _SOURCE_ONLY = (".c", ".cc", ".cpp", ".rs", ".go", ".ts", ".java", ".swift", ".zig", ".h")
 ENDINGS = {
     "python": (".py",),
@@ -188,9 +183,7 @@ def _judge_files(sheet: CheckSheet, manifest: ToolManifest) -> None:
         one
         for tool in manifest.tools
         for one in tool.parameters
-        if one.type == "string"
-        and (_FILE_NAME.search(one.name) or _FILE_WORDS.search(one.description))
-        and manifest.files.access == "none"
+        if manifest.files.access == "none" and names_file(one)
     ]
     sheet.judge("files-declared", ((one.line, {"name": one.name}) for one in unseen))
 

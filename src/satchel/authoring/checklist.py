@@ -259,8 +259,8 @@ _RULES = (
     CheckRule("go-builds", _TOOL, "code", "error", "B9", "A Go program must build",
          "{reason}", "Correct it"),
     # --- safety ---
-    CheckRule("files-declared", _TOOL, "safety", "error", "", "Parameters that name files must be listed under `files:`",
-         "`{name}`", "Add it to `skill.yaml`"),
+    CheckRule("files-declared", _TOOL, "safety", "error", "", "`files: none` must not hide files that parameters name",
+         "`{name}`", "Delete `files: none` from `skill.yaml`, or write `files: read`"),
     CheckRule("limits", _PACKAGED, "safety", "error", "A5", "File size and output length must be limited",
          "`{name}`", "Complete the record"),
     CheckRule("safe-paths", _PACKAGED, "safety", "error", "A6", "Paths must stay in the workspace",

@@ -8,6 +8,7 @@ program   invalid arguments passed to the program: it replies with an error and 
 from __future__ import annotations
 
 import os
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -43,6 +44,15 @@ _WRONG: dict[str, Any] = {
 _PLAIN: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True}
 
 
+_FILE_NAME = re.compile(
+    r"(?:^|_)(?:path|file|filename|filepath|dir|directory|folder)$", re.IGNORECASE
+)
+_FILE_WORDS = re.compile(
+    r"文件路径|文件的路径|\bfile path\b|\bpath (?:of|to) (?:a|an|the)\b", re.IGNORECASE
+)
+"""Names and descriptions of parameters that are paths of files."""
+
+
 class ToolTestCase(NamedTuple):
     """A test call."""
 
@@ -65,7 +75,7 @@ def _examples(manifest: ToolManifest, tool: ToolDecl) -> Iterator[ToolTestCase]:
     for at, shown in enumerate(tool.docs.examples, 1):
         needs = tuple(
             str(shown.arguments[name])
-            for name in manifest.files.read
+            for name in _sources(manifest, tool)
             if isinstance(shown.arguments.get(name), str) and shown.arguments[name]
         )
         title = shown.scenario or say("example {count}", count=at)
@@ -119,13 +129,27 @@ def _wrong(manifest: ToolManifest, tool: ToolDecl) -> Iterator[ToolTestCase]:
     for one in _paths(manifest, tool):
         only = _only(tool, good, one)
         yield case(say("`{name}` leads outside", name=one.name), {**only, one.name: ESCAPE})
-        if one.name in manifest.files.read:
+        if one.name in _sources(manifest, tool):
             yield case(say("`{name}` is not there", name=one.name), {**only, one.name: NOWHERE})
 
 
 def _paths(manifest: ToolManifest, tool: ToolDecl) -> list[Parameter]:
-    named = {*manifest.files.read, *manifest.files.write}
+    named = {*_sources(manifest, tool), *manifest.files.write}
     return [one for one in tool.parameters if one.name in named]
+
+
+def _sources(manifest: ToolManifest, tool: ToolDecl) -> tuple[str, ...]:
+    """Parameters with paths of files that are read: the declared ones, else those that look so."""
+    if manifest.files.access != "named":
+        return manifest.files.read
+    return tuple(one.name for one in tool.parameters if names_file(one))
+
+
+def names_file(parameter: Parameter) -> bool:
+    """Whether a parameter seems to be the path of a file, by its name and description."""
+    return parameter.type == "string" and bool(
+        _FILE_NAME.search(parameter.name) or _FILE_WORDS.search(parameter.description)
+    )
 
 
 def _only(tool: ToolDecl, good: dict[str, Any], path: Parameter) -> dict[str, Any]:
@@ -289,9 +313,14 @@ class TestBench(NamedTuple):
         """
         from satchel.runners.base import ProgramPermissions, RunRequest
         from satchel.tools.program_tool import limits_of
+        from satchel.tools.workspace import named_paths
 
         access = self.manifest.files.access
-        place = (workspace or self.satchel.settings.project) if access != "none" else ""
+        place, named = workspace or self.satchel.settings.project, ()
+        if access == "named":
+            named = named_paths(place, arguments.values(), lambda _path: False)
+        if access == "none" or (access == "named" and not named):
+            place = ""
         writable = access == "write" and bool(workspace)
         return self.satchel.runner.run(
             RunRequest(
@@ -300,7 +329,7 @@ class TestBench(NamedTuple):
                 arguments,
                 self.program,
                 # A test never writes to the project.
-                ProgramPermissions(place, writable=writable, network=self.manifest.network),
+                ProgramPermissions(place, named, writable=writable, network=self.manifest.network),
                 limits_of(self.manifest, self.satchel.settings),
                 several=self.manifest.several,
                 own=self.own,

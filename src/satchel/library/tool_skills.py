@@ -58,6 +58,8 @@ class ToolSkill(NamedTuple):
             found.append(say("read the project's files"))
         elif manifest.files.access == "write":
             found.append(say("read and change the project's files"))
+        elif manifest.files.access == "named" and manifest.has_texts:
+            found.append(say("read files of the project that its arguments name"))
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:

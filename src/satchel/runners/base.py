@@ -88,6 +88,9 @@ class ProgramPermissions(NamedTuple):
 
     workspace: str = ""
     """Absolute folder, which is then its working folder; empty without access."""
+    named: tuple[str, ...] = ()
+    """The only files and folders of the workspace that are visible, as real paths; all when
+    empty."""
     writable: bool = False
     """Whether the workspace may be written."""
     network: bool = False

@@ -4,7 +4,8 @@
     warm   a process that was kept from an earlier call (`workers`), where the skill declares it
 
 Nothing of a call that may write to the workspace outlives it: such a call is always cold, and the
-workspace is checked after its last process is gone.
+workspace is checked after its last process is gone. A call whose arguments name files is cold too:
+the next one may not see them.
 
 A worker belongs to one program with the same permissions and limits: when any of these changes (a
 file, a secret), it is ended. Workers are ended after `MAX_IDLE_S` without a call, and
@@ -308,7 +309,8 @@ class Pool:
         try:
             if request.permissions.writable and tier != "none":
                 request, before = snapshot_protected(request)
-            if request.workers and not request.permissions.writable:
+            permissions = request.permissions
+            if request.workers and not permissions.writable and not permissions.named:
                 result = self._warm(request, line, tier, waited)
             else:
                 result = self._cold(request, line, tier, waited)

@@ -297,7 +297,8 @@ def sandboxed_launch(
     folder = os.path.realpath(program.folder)
     seen = without_nested((program.folder, folder, *program.read))
     workspace = os.path.realpath(permissions.workspace) if permissions.workspace else ""
-    refuse_too_much((*seen, workspace) if workspace else seen)
+    visible = permissions.named or (workspace,) if workspace else ()
+    refuse_too_much((*seen, *visible))
     if tier == "none":
         scratch = _make_scratch()
         env = program_environment(program, permissions, scratch, os.environ.get("PATH", PATH))
@@ -306,7 +307,7 @@ def sandboxed_launch(
     # The skill's own folder stays read-only, whatever was declared.
     writable = permissions.writable and bool(workspace) and not is_inside(workspace, folder)
     guard = protected_paths(workspace, folder, permissions.guard) if writable else ()
-    read = seen if writable or not workspace else (*seen, workspace)
+    read = seen if writable else (*seen, *visible)
     write = (workspace,) if writable else ()
     argv = program.argv
     if tier == "landlock":

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Runtime = Literal["python", "node", "go", "binary"]
 ParameterType = Literal["string", "integer", "number", "boolean"]
-Access = Literal["none", "read", "write"]
+Access = Literal["none", "named", "read", "write"]
 
 
 class Parameter(NamedTuple):
@@ -98,8 +98,9 @@ class ToolDecl(NamedTuple):
 class FileAccess(NamedTuple):
     """Access of a program to the workspace."""
 
-    access: Access = "none"
-    """`none`: the workspace is not visible."""
+    access: Access = "named"
+    """`named`, without a declaration: the files and folders that arguments name may be read, and
+    nothing else of the workspace is visible. `none`: nothing is."""
     read: tuple[str, ...] = ()
     """Parameters with paths of existing files in the workspace, of at most 20 MB."""
     write: tuple[str, ...] = ()
@@ -123,6 +124,11 @@ class ToolManifest(NamedTuple):
     """Seconds per call; 0 means the setting."""
     workers: int = 0
     """Processes kept running between calls; 0 means one process per call."""
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether an argument of one of its tools may be a path."""
+        return any(one.type == "string" for tool in self.tools for one in tool.parameters)
 
 
 Keys = dict[str, tuple[int, "Node"]]
@@ -335,11 +341,11 @@ def _files(
     if isinstance(node, Scalar):
         if node.text in ("read", "write", "none"):
             return FileAccess(node.text)
-        errors.type("files", line, node, "`read`, `write` or a mapping of both")
-        return FileAccess()
+        errors.type("files", line, node, "`read`, `write`, `none` or a mapping of both")
+        return FileAccess("none")
     if not isinstance(node, Pairs):
-        errors.type("files", line, node, "`read`, `write` or a mapping of both")
-        return FileAccess()
+        errors.type("files", line, node, "`read`, `write`, `none` or a mapping of both")
+        return FileAccess("none")
     keys = read_mapping(node, errors, "files", ("read", "write"))
     texts = {one.name for tool in tools or () for one in tool.parameters if one.type == "string"}
     lists: dict[str, tuple[str, ...]] = {}

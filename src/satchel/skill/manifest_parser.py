@@ -373,7 +373,7 @@ def requested_permissions(data: bytes) -> tuple[str, ...]:
     asked = read_permissions(keys, (), errors)
     found = ["network"] if asked.get("network") else []
     access = asked["files"].access if "files" in asked else "none"
-    if access != "none":
+    if access in ("read", "write"):
         found.append(f"files: {access}")
     return (*found, *(f"secret: {name}" for name in asked.get("secrets", ())))
 

@@ -31,7 +31,7 @@ from satchel.tools.lookup import for_person, refuse_use
 from satchel.tools.packaged import ToolFailed
 from satchel.tools.read_file import state_at
 from satchel.tools.secrets import Redactor
-from satchel.tools.workspace import MAX_FILE_BYTES, NOT_READABLE, Workspace
+from satchel.tools.workspace import MAX_FILE_BYTES, NOT_READABLE, Workspace, named_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -163,14 +163,17 @@ class ProgramTool(Tool):
         except (Refused, LockBroken) as exc:
             return refuse_use(call, exc)
         arguments = call.arguments
-        files = manifest.files
-        if files.read or files.write:
+        files, project = manifest.files, self._settings.project
+        named: tuple[str, ...] = ()
+        if files.access != "none":
 
             def hidden(path: str) -> bool:
                 return state_at(self._library, path) == "excluded"
 
             try:
-                arguments = check_files(files, arguments, self._settings.project, hidden=hidden)
+                arguments = check_files(files, arguments, project, hidden=hidden)
+                if files.access == "named":
+                    named = named_paths(project, arguments.values(), hidden)
             except ToolFailed as exc:
                 reader = language() if call.as_person else model_language()
                 message = exc.failure.message(reader, exc.values)
@@ -211,7 +214,7 @@ class ProgramTool(Tool):
                 self.name,
                 arguments,
                 program,
-                self._permissions(secrets),
+                self._permissions(secrets, named),
                 # Cut later, after redaction: a cut could split a secret.
                 limits._replace(
                     output=limits.reply, raw=limits.reply if call.as_person else limits.raw
@@ -227,12 +230,14 @@ class ProgramTool(Tool):
             result = result._replace(detail="")  # a quotation may hold a part of a secret
         return self._reply(call, _redacted(result, redactor, limits), limits, redactor.count)
 
-    def _permissions(self, secrets: tuple[tuple[str, str], ...]) -> ProgramPermissions:
+    def _permissions(
+        self, secrets: tuple[tuple[str, str], ...], named: tuple[str, ...]
+    ) -> ProgramPermissions:
         manifest = self._source.manifest
         access = manifest.files.access
-        project = self._settings.project
         return ProgramPermissions(
-            project if access != "none" else "",
+            self._settings.project if named or access in ("read", "write") else "",
+            named,
             writable=access == "write",
             network=manifest.network,
             secrets=secrets,
@@ -368,19 +373,27 @@ class ProgramTool(Tool):
             return for_person(
                 Message("It may not use the network: add `network: true` to its `skill.yaml`")
             )
-        if manifest.files.access != "none":
+        access, values = manifest.files.access, call.arguments.values()
+        if access in ("read", "write"):
             return None
-        if not _NO_FILE.search(words) and not any(map(self._has_file, call.arguments.values())):
+        # Without a declaration the program sees the files that are named: one may just be missing.
+        by_itself = access == "none" or not any(isinstance(value, str) for value in values)
+        if not (by_itself and _NO_FILE.search(words)) and not any(map(self._has_hidden, values)):
             return None
         return for_person(
             Message("It may not read the project's files: add `files: read` to its `skill.yaml`")
         )
 
-    def _has_file(self, value: Any) -> bool:
+    def _has_hidden(self, value: Any) -> bool:
+        """Whether an argument is the path of a file of the project that the program did not see."""
         if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATH_CHARS or "\0" in value:
             return False
-        path = os.path.join(self._settings.project, value)
-        return os.path.isfile(path) and is_really_inside(path, self._settings.project)
+        project = self._settings.project
+        path = os.path.join(project, value)
+        if not os.path.isfile(path) or not is_really_inside(path, project):
+            return False
+        access = self._source.manifest.files.access
+        return access == "none" or not named_paths(project, (value,), lambda _path: False)
 
     def _failed(self, why: str) -> Message:
         return Message("The tool `{tool}` failed: {fault}", tool=self.name, fault=why)

@@ -16,7 +16,7 @@ from satchel.errors import AccessDenied, SatchelError
 from satchel.tools.framing import encodable, one_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from satchel.envelope import ErrorCode
 
@@ -193,7 +193,7 @@ class Workspace:
             return read_small(descriptor, self.limit)
         except OSError as exc:
             if exc.errno == errno.EFBIG:  # it grew meanwhile
-                raise self._too_large(path, self.limit + 1) from None
+                raise self.too_large(path, self.limit + 1) from None
             raise self._cannot_read(exc, path) from None
         finally:
             os.close(descriptor)
@@ -222,7 +222,7 @@ class Workspace:
         os.close(descriptor)
         if not is_file:
             raise ToolFailed(NO_FILE, path=path)
-        raise self._too_large(path, info.st_size)
+        raise self.too_large(path, info.st_size)
 
     def check_target(self, path: str, kinds: Sequence[str] = (), *, overwrite: bool) -> str:
         """Check that a file may be written, before anything is created; returns its path.
@@ -257,7 +257,7 @@ class Workspace:
         """
         wanted = self.check_target(path, overwrite=overwrite)
         if len(data) > self.limit:
-            raise self._too_large(path, len(data))
+            raise self.too_large(path, len(data))
         head, _, name = wanted.rpartition("/")
         try:
             folder = self._open_folder(head)
@@ -313,7 +313,8 @@ class Workspace:
             os.close(outer)
         return open_beneath(self.root, path)
 
-    def _too_large(self, path: str, size: int) -> ToolFailed:
+    def too_large(self, path: str, size: int) -> ToolFailed:
+        """The failure for a file of this size."""
         mb = 1024 * 1024
         return ToolFailed(
             TOO_LARGE, path=path, size=f"{size / mb:.1f}", limit=f"{self.limit / mb:g}"
@@ -324,6 +325,65 @@ class Workspace:
             return ToolFailed(NOT_FOUND, path=path)
         odd = exc.errno in (errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.ENXIO)
         return ToolFailed(NO_FILE if odd else NOT_READABLE, path=path)
+
+
+_HARMLESS = frozenset((".DS_Store", ".gitattributes", ".gitignore", ".gitkeep", ".keep"))
+_MAX_PATH_CHARS = 1_000
+_MAX_ENTRIES = 5_000
+"""Of a named folder; a larger one needs `files: read`."""
+
+
+def named_paths(
+    root: str,
+    values: Iterable[object],
+    hidden: Callable[[str], bool],
+    limit: int = MAX_FILE_BYTES,
+) -> tuple[str, ...]:
+    """The real paths of the files and folders of a workspace that arguments name.
+
+    Only these are shown to a program that declares no files. A value counts when it is the relative
+    path of something that is there. It does not count when it is the workspace itself, leads out of
+    it or through a link, or when it is or contains a hidden file such as `.env` or `.git`.
+
+    Raises:
+        ToolFailed: a file is too large.
+    """
+    real = os.path.realpath(root)
+    paths: dict[str, None] = {}
+    for value in values:
+        if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATH_CHARS or value[0] == "/":
+            continue
+        parts = [part for part in value.split("/") if part not in ("", ".")]
+        path = os.path.join(real, *parts)
+        if not parts or any(map(_is_private, parts)):  # with `..`
+            continue
+        try:
+            info = os.lstat(path)
+            if os.path.realpath(path) != path or hidden(path):
+                continue
+            if stat.S_ISREG(info.st_mode):
+                if info.st_size > limit:
+                    raise Workspace(root, limit).too_large(value, info.st_size)
+                paths[path] = None
+            elif stat.S_ISDIR(info.st_mode) and _is_public(path):
+                paths[path] = None
+        except (OSError, ValueError):  # a NUL, or characters that no path has
+            continue
+    return tuple(paths)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith(".") and name not in _HARMLESS
+
+
+def _is_public(folder: str) -> bool:
+    """Whether a folder is small enough to be searched, and has no hidden file."""
+    count = 0
+    for _, folders, files in os.walk(folder):
+        count += len(folders) + len(files)
+        if count > _MAX_ENTRIES or any(map(_is_private, (*folders, *files))):
+            return False
+    return True
 
 
 class _HeldFolder(NamedTuple):
