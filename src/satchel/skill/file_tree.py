@@ -105,6 +105,47 @@ def main_file(names: Iterable[str]) -> str:
     return skill_md_name(names) or next((name for name in names if name == MANIFEST), "")
 
 
+_REPOSITORY = frozenset(("head", "objects", "refs", "commondir"))
+
+
+def find_repository(paths: Iterable[str]) -> str:
+    """The path because of which git takes a folder for a repository; empty when there is none.
+
+    git runs commands that the configuration of a repository names, in the next folder that a user
+    enters. A repository is anything named `.git`, and a folder of any name that has a `HEAD` and
+    either `objects` and `refs` of any kind, or a `commondir` that leads to them. Names count as
+    equal when some file system treats them so.
+
+    Args:
+        paths: Files and folders of one tree, in any order; the folders above them are implied.
+    """
+    folders: dict[str, set[str]] = {}
+    for path in paths:
+        folder = ""
+        for part in path.split("/"):
+            name = _folded(part)
+            if name == ".git":
+                return path
+            if name in _REPOSITORY:
+                entries = folders.setdefault(folder, set())
+                entries.add(name)
+                if entries >= {"head", "objects", "refs"} or entries >= {"head", "commondir"}:
+                    return path
+            folder = f"{folder}/{name}"
+    return ""
+
+
+def _folded(name: str) -> str:
+    """A key that is equal for names which some file system treats as the same."""
+    if not name.isascii():
+        import unicodedata  # rarely needed
+
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        name = "".join(mark for mark in plain if unicodedata.category(mark) != "Cf")
+    name = name.lower().partition(":")[0].rstrip(". ")
+    return ".git" if name.startswith("git~") else name
+
+
 def hash_tree(tree: Tree) -> TreeDigest:
     """Read a tree and compute its digests."""
     files = {file.path: file_digest(tree, file) for file in tree.files}

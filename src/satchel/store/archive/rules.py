@@ -34,6 +34,7 @@ _REQUIREMENTS = {
     "only regular files and folders are read": ("link", "special-file", "sparse-file", "tar-type"),
     "a link must lead to a file of the same skill": ("link-escapes",),
     "a skill must not contain a submodule": ("submodule",),
+    "a skill must not contain what git takes for a repository": ("repository",),
     "files and names must stay within the limits": (
         "too-many-files", "too-large", "names-too-large", "ratio",
     ),
@@ -65,6 +66,7 @@ HINTS: dict[str, str] = {
     "not-an-archive": _KIND_HINT,
     "link": _FILE_HINT,
     "link-escapes": _FILE_HINT,
+    "repository": "Remove it",
     "too-many-files": _SIZE_HINT,
     "too-large": _SIZE_HINT,
     "truncated": "Try again",
@@ -329,6 +331,11 @@ def _key(file: TreeFile) -> bytes:
 class ListedTree:
     """Base class of trees with a complete list of files."""
 
+    ignored: Iterable[str] = ()
+    """Paths of desktops and version control that are not listed."""
+    may_be_checkout = False
+    """Whether a `.git` directly in a skill's folder is left out: the user works on it there."""
+
     def __init__(self, files: Iterable[TreeFile]) -> None:
         self.blocked: dict[str, str] = {}
         """Paths that no skill may contain, such as submodules, with the rule; `files` fills it."""
@@ -415,7 +422,6 @@ class ArchiveTree(ListedTree):
     def __init__(self, contents: Contents, reader: ArchiveReader, kind: str) -> None:
         super().__init__(contents.files)
         self.ignored = tuple(sorted(contents.ignored))
-        """Ignored files of desktops and version control."""
         self.kind = kind
         """`zip`, `tar` or `tar.gz`."""
         self._reader = reader

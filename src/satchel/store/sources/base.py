@@ -18,7 +18,7 @@ from satchel.errors import NotFound
 from satchel.i18n import join_names, say
 from satchel.library.scanner import SKIPPED_FOLDERS
 from satchel.skill.document import MANIFEST
-from satchel.skill.file_tree import LIMITS
+from satchel.skill.file_tree import LIMITS, VERSION_CONTROL, find_repository
 from satchel.skill.header import scan_header
 from satchel.store.archive.rules import (
     MAX_PATH_BYTES,
@@ -332,7 +332,23 @@ def subtree(tree: Tree, path: str = "", limits: TreeLimits = LIMITS) -> SubTree:
     own = [file._replace(path=file.path[start:]) for file in _files_below(tree, path)]
     if not own:
         raise NotFound(say("There is no `{path}`", path=shown(path)), say("Check the path"))
+    if planted := find_repository(_names_below(tree, path, own)):
+        raise refuse("repository", f"{path}/{planted}" if path else planted)
     return SubTree(tree, path, own, limits)
+
+
+def _names_below(tree: Tree, path: str, own: list[TreeFile]) -> Iterator[str]:
+    """Relative paths of all files below a folder, also of those that are left out."""
+    checkout = True
+    names = (file.path for file in own)
+    if isinstance(tree, ListedTree):
+        checkout = tree.may_be_checkout
+        start = f"{path}/" if path else ""
+        out = (one.removeprefix(start) for one in tree.ignored if one.startswith(start))
+        names = (*names, *out)
+    for name in names:
+        if not checkout or name.partition("/")[0] not in VERSION_CONTROL:
+            yield name
 
 
 class SubTree:

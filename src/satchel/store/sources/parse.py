@@ -54,6 +54,8 @@ _IGNORED = frozenset(name.casefold() for name in IGNORED)
 class LocalTree(ListedTree):
     """The files below a folder; links are listed, not followed."""
 
+    may_be_checkout = True
+
     def __init__(self, root: str, bounds: ArchiveLimits = WIDE) -> None:
         self.root = root
         self.ignored: list[str] = []
