@@ -61,6 +61,13 @@ def test_a_skill_cannot_command_the_terminal(empty, words):
     assert not hostile & set(seen), repr(seen)
 
 
+def test_a_skill_cannot_command_the_terminal_behind_a_pipe(empty):
+    empty.skill("skills/trick", TRICK)
+    empty.trust("skills")
+    for words in (("show", "trick", "--as-model"), ("show", "trick", "--file", "SKILL.md")):
+        assert "\x1b" not in empty.run(*words).out
+
+
 def test_colours_mean_something_and_are_only_for_terminals(terminal):
     seen = terminal.on_a_terminal("list", "--all", answer="n\r", NO_COLOR="")
     assert "\x1b[32m●\x1b[0m" in seen

@@ -7,6 +7,7 @@ import os
 import subprocess
 import tarfile
 import zipfile
+from typing import Any
 
 import pytest
 
@@ -97,12 +98,12 @@ def as_tar(folder: str, files: dict[str, bytes]) -> str:
 
 def as_git(folder: str, files: dict[str, bytes]) -> str:
     made = Repository(folder)
-    top: dict[str, object] = {}
+    top: dict[str, Any] = {}
     for path, data in {"SKILL.md": SKILL, **files}.items():
         *folders, name = path.split("/")
         at = top
         for part in folders:
-            at = at.setdefault(part, {})  # type: ignore[assignment]
+            at = at.setdefault(part, {})
         at[name] = data
 
     def tree(rows: dict) -> str:

@@ -6,6 +6,8 @@ import hashlib
 import os
 import subprocess
 import sys
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -41,6 +43,21 @@ def test_without_a_token_nobody_comes_in(door):
         with pytest.raises(Refusal) as caught:
             Talk(door, token).ask("skills/list")
         assert caught.value.status == 401
+
+
+@pytest.mark.parametrize("header", ["Origin", "Host"])
+@pytest.mark.parametrize(
+    ("ending", "refused"), [("", False), (".evil", True), (":evil", True), ("@evil.example", True)]
+)
+def test_a_port_with_more_than_a_number_is_refused(door, header, ending, refused):
+    address = urlsplit(door)
+    value = f"http://{address.netloc}" if header == "Origin" else address.netloc
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    line = HTTPConnection(address.netloc)
+    line.request("POST", address.path, b"{}", {**headers, header: value + ending})
+    status = line.getresponse().status
+    line.close()
+    assert (status in (403, 421)) == refused
 
 
 def test_on_this_machine_a_token_is_made(shop):

@@ -72,6 +72,20 @@ def test_the_folders_of_offered_skills_elsewhere_may_be_read(make_desk, tmp_path
 
 
 @pytest.mark.req("B4")
+def test_a_link_of_a_skill_shows_no_file_of_the_project(desk):
+    folder = desk.skill("demo")
+    desk.write("notes.md", "of the project")
+    os.symlink("../../notes.md", f"{folder}/notes.md")
+    os.symlink("a.md", f"{desk.skill('good')}/b.md")
+    desk.write("skills/good/a.md", "own")
+    refused = desk.read("skills/demo/notes.md")
+    assert refused.error.code == "ACCESS_DENIED"
+    assert "leads out of the skill" in refused.error.message
+    assert desk.read("skills/good/b.md").data["content"] == "own"
+    assert desk.read("notes.md").data["content"] == "of the project"
+
+
+@pytest.mark.req("B4")
 @pytest.mark.parametrize(
     "path",
     [

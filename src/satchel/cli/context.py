@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from satchel.cli.console import Screen, cut, one_line, print_error, write_json
+from satchel.cli.console import Screen, clean, cut, one_line, print_error, write_json
 from satchel.cli.options import AnyPath, HelpCommand, HelpGroup, help_text
 from satchel.errors import InternalError, InvalidInput, NotFound, Refused, SatchelError, SkillBroken
 from satchel.i18n import join_names, say
@@ -285,7 +285,7 @@ def print_reply(context: CliContext, reply: Envelope, *, as_json: bool) -> int:
     elif reply.error is not None:
         print_error(reply.error.message, reply.error.hint)
     else:
-        context.out.data(reply.text)
+        context.out.data(clean(reply.text))  # also in a pipe: its end is often a terminal
     return exit_code(reply)
 
 

@@ -26,6 +26,10 @@ TIMEOUT_S = 20.0
 """For the connection, and for each part of an answer."""
 MAX_SECONDS = 120.0
 """For a whole answer."""
+_EXTRA_PER_FILE_S = 2.0
+_EXTRA_PER_BYTE_S = 1 / 8192
+"""All answers of a reader may take `MAX_SECONDS`, and this for what came: a slow server must not
+hold a command for `MAX_SECONDS` with each of many files."""
 _PART_BYTES = 64 << 10
 LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "::1"))
 
@@ -66,6 +70,8 @@ class FileReader:
         self.base = base
         here = is_address(base) and urlsplit(base).hostname in LOOPBACK_HOSTS
         proxies = [ProxyHandler({})] if here else []
+        self._allowed = MAX_SECONDS
+        """Seconds for what is read from now on."""
         self._opener = build_opener(_Unfollowed(), *proxies)
         self._opener.addheaders = [("User-Agent", "satchel"), ("Accept-Encoding", "identity")]
 
@@ -92,26 +98,31 @@ class FileReader:
     def _download(self, url: str, limit: int) -> bytes:
         """Transfer in a thread: a server may send even its headers without an end."""
         done: list[bytes | BaseException] = []
+        began = time.monotonic()
+        seconds = min(MAX_SECONDS, self._allowed)
 
         def run() -> None:
             try:
-                done.append(self._transfer(url, limit, time.monotonic() + MAX_SECONDS))
+                done.append(self._transfer(url, limit, seconds))
             except BaseException as exc:  # noqa: BLE001 - raised by the thread that waits
                 done.append(exc)
 
         # Errors are in the language of the caller.
         thread = Thread(target=copy_context().run, args=(run,), daemon=True)
         thread.start()
-        thread.join(MAX_SECONDS + 1)
-        result = done[0] if done else _endless(url)
+        thread.join(seconds + 1)
+        result = done[0] if done else _endless(url, seconds)
+        self._allowed = max(self._allowed - (time.monotonic() - began), TIMEOUT_S)
         if isinstance(result, BaseException):
             raise result
+        self._allowed += _EXTRA_PER_FILE_S + len(result) * _EXTRA_PER_BYTE_S
+        self._allowed = min(self._allowed, MAX_SECONDS)
         return result
 
-    def _transfer(self, url: str, limit: int, until: float) -> bytes:
+    def _transfer(self, url: str, limit: int, seconds: float) -> bytes:
         try:
             with self._opener.open(url, timeout=TIMEOUT_S) as answer:
-                return _read_answer(answer, url, limit, until)
+                return _read_answer(answer, url, limit, seconds)
         except HTTPError as exc:
             exc.close()
             if exc.code in (404, 410):
@@ -136,7 +147,8 @@ class _Unfollowed(HTTPRedirectHandler):
         """Follow none."""
 
 
-def _read_answer(answer: Any, url: str, limit: int, until: float) -> bytes:
+def _read_answer(answer: Any, url: str, limit: int, seconds: float) -> bytes:
+    until = time.monotonic() + seconds
     parts: list[bytes] = []
     size = 0
     while part := answer.read1(_PART_BYTES):
@@ -145,7 +157,7 @@ def _read_answer(answer: Any, url: str, limit: int, until: float) -> bytes:
         if size > limit:
             raise _too_large(url, limit)
         if time.monotonic() > until:  # each part came in time, all of them did not
-            raise _endless(url)
+            raise _endless(url, seconds)
     return b"".join(parts)
 
 
@@ -153,10 +165,10 @@ def _missing(where: str) -> NotFound:
     return NotFound(say("There is no `{path}`", path=shown(where)), say("Check the path"))
 
 
-def _endless(url: str) -> Refused:
+def _endless(url: str, seconds: float) -> Refused:
     return Refused(
         say("`{url}` did not end within {seconds} seconds",
-            url=shown(url), seconds=int(MAX_SECONDS)),
+            url=shown(url), seconds=round(seconds)),
         say("Try again later"),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from satchel.i18n import Message
-from satchel.tools.framing import one_line, plural, printable
+from satchel.tools.framing import attribute, one_line, plural, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,16 +116,23 @@ def unknown_skill(call: ToolCall, snapshot: Snapshot, wanted: str, waiting: str 
     near, rest = nearest(wanted, names)
     listed = [one_line(name, 100) for name in (*near, *rest)]
     data = {"available": listed, "available_total": len(names)}
-    steps = f"Available: {', '.join(listed)}" if names else "There are none at all"
+    shown_names = [_quoted(name) for name in listed]
+    steps = f"Available: {', '.join(shown_names)}" if names else "There are none at all"
     if len(names) > len(listed):
         steps += f", and {plural(len(names) - len(listed), 'more skill')}"
         steps += ". Find others with SkillSearch"
     if near:
-        steps = f"Nearest: {', '.join(listed[: len(near)])}. {steps}"
+        steps = f"Nearest: {', '.join(shown_names[: len(near)])}. {steps}"
     if waiting:
         steps += f". {waiting}"
         data["notes"] = [waiting]
     return call.fail("NOT_FOUND", Message("There is no skill `{name}`", name=shown), steps, data)
+
+
+def _quoted(name: str) -> str:
+    """A skill's name in a sentence for the model, quoted and escaped unless it is plain."""
+    plain = all(sign.isalnum() or sign in "-_.:/" for sign in name)
+    return name if plain else f'"{attribute(name)}"'
 
 
 def nearest(wanted: str, names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -339,12 +339,9 @@ class ReadFileTool(Tool):
         where = printable(os.path.normpath(path) if root == self._settings.project else full)
         where = uri or where
         real = os.path.realpath(full)
-        state = state_at(self._library, real)
-        # An address never leads to the rest of a project whose root is a skill.
-        only_skills = uri or self._settings.reading.scope == "skills"
-        closed = uri and self._for_people(real, call.loaded) is not None
-        if state == "excluded" or closed or (only_skills and state != "active"):
-            denied = call.fail("ACCESS_DENIED", *_no_skill_file(shown), path=where)
+        refused = self._refused_place(call, full, real, uri)
+        if refused is not None:
+            denied = call.fail("ACCESS_DENIED", *refused(shown), path=where)
             return _unknown_address(call, shown) if uri else denied
         if stat.S_ISDIR(info.st_mode) and _same(real, info):
             return self._folder(call, descriptor, real, shown, where, open_only=bool(uri))
@@ -380,6 +377,21 @@ class ReadFileTool(Tool):
         if refused is not None:
             return refuse_use(call, refused)
         return self._show(call, data, info.st_size, where, shown)
+
+    def _refused_place(
+        self, call: ToolCall, full: str, real: str, uri: str
+    ) -> Callable[[str], tuple[Message, Message]] | None:
+        """The sentences, given the name to show, for a place that may not be read."""
+        owner = self._skill_above(os.path.normpath(full))
+        if owner and not is_inside(real, os.path.realpath(owner)):
+            return _link_out
+        state = state_at(self._library, real)
+        # An address never leads to the rest of a project whose root is a skill.
+        only_skills = uri or self._settings.reading.scope == "skills"
+        closed = uri and self._for_people(real, call.loaded) is not None
+        if state == "excluded" or closed or (only_skills and state != "active"):
+            return _no_skill_file
+        return None
 
     def _wrong_kind(self, call: ToolCall, shown: str, where: str) -> Envelope:
         kinds = ", ".join(sorted(self._kinds)[:12])
@@ -546,6 +558,13 @@ def state_at(library: Library, real: str) -> str:
                 return "excluded"
             folder = os.path.dirname(folder)
     return ""
+
+
+def _link_out(shown: str) -> tuple[Message, Message]:
+    return (
+        Message("`{path}` is a link that leads out of the skill", path=shown),
+        Message("Read the file under its own path"),
+    )
 
 
 def _no_skill_file(shown: str) -> tuple[Message, Message]:

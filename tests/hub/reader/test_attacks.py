@@ -285,6 +285,24 @@ def test_hostile_server(hub, reader, monkeypatch, answer, words):
         only(words, refused(reader))
 
 
+def test_a_slow_server_holds_a_command_no_longer_with_many_files(hub, monkeypatch):
+    def slow(handler):
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(10):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.03)
+
+    for name, seconds in {"MAX_SECONDS": 1.0, "TIMEOUT_S": 0.1, "_EXTRA_PER_FILE_S": 0.01}.items():
+        monkeypatch.setattr(download, name, seconds, raising=False)
+    with serving(hub.folder) as traffic:
+        traffic.answers["state"] = slow
+        files = download.FileReader(traffic.url)
+        assert files.read("state", 100) == b" " * 10
+        with pytest.raises(Refused, match="did not end within"):
+            [files.read("state", 100) for _ in range(9)]
+
+
 def test_a_damaged_row_is_no_crash(hub, reader):
     hub.bits = 0
     for row in ({"name": GREET}, {"publisher": 1}, {"name": GREET, "key": 5, "version": "1.0.0"}):

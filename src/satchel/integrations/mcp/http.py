@@ -11,6 +11,7 @@ can read. Only its digest is in memory, and comparisons take constant time.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import sys
@@ -129,7 +130,7 @@ def make_app(satchel: Satchel, web: Web, *, tools: bool = True, url: str = "") -
     server = make_server(ClientView(satchel, tools=tools, remote=True))
     allowed = [*LOCAL_HOSTS[:1], "[::1]", "localhost", *_host_names(web.host), *web.names]
     origins = [f"{scheme}://{name}" for name in allowed for scheme in ("http", "https")]
-    return server.streamable_http_app(
+    app = server.streamable_http_app(
         streamable_http_path=PATH,
         max_sessions=MAX_SESSIONS,
         session_idle_timeout=SESSION_IDLE_S,
@@ -142,6 +143,32 @@ def make_app(satchel: Satchel, web: Web, *, tools: bool = True, url: str = "") -
             allowed_origins=[*origins, *(f"{name}:*" for name in origins)],
         ),
     )
+    app.add_middleware(_AddressSyntax)
+    return app
+
+
+_ADDRESS = re.compile(rb"(?:[a-z]+://)?(?:\[[0-9a-f:.]+\]|[^:/]*)(?::[0-9]{1,5})?\Z", re.IGNORECASE)
+
+
+class _AddressSyntax:
+    """Refuses a `Host` or `Origin` with anything but a number as its port.
+
+    For an allowed host, the SDK accepts any text behind the colon: `http://127.0.0.1:8799.evil`.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass the request on, or answer with 403."""
+        from starlette.responses import PlainTextResponse
+
+        headers = scope["headers"] if scope["type"] == "http" else ()
+        app = self._app
+        for name, value in headers:
+            if name in (b"host", b"origin") and not _ADDRESS.match(value):
+                app = PlainTextResponse("Invalid Host or Origin header", status_code=403)
+        await app(scope, receive, send)
 
 
 def _host_names(host: str) -> list[str]:

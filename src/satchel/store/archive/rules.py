@@ -18,7 +18,7 @@ from satchel.i18n import say
 from satchel.skill.file_tree import IGNORED, TreeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 _REQUIREMENTS = {
     "a path must be relative, with `/`, and without `..`, empty parts and colons": (
@@ -331,7 +331,7 @@ def _key(file: TreeFile) -> bytes:
 class ListedTree:
     """Base class of trees with a complete list of files."""
 
-    ignored: Iterable[str] = ()
+    ignored: Sequence[str] = ()
     """Paths of desktops and version control that are not listed."""
     may_be_checkout = False
     """Whether a `.git` directly in a skill's folder is left out: the user works on it there."""

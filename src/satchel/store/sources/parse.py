@@ -58,7 +58,8 @@ class LocalTree(ListedTree):
 
     def __init__(self, root: str, bounds: ArchiveLimits = WIDE) -> None:
         self.root = root
-        self.ignored: list[str] = []
+        self._ignored: list[str] = []
+        self.ignored = self._ignored
         self._bounds = bounds
         try:
             super().__init__(self._list())
@@ -74,7 +75,7 @@ class LocalTree(ListedTree):
                 for entry in entries:
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.name.casefold() in _IGNORED:
-                        self.ignored.append(path)
+                        self._ignored.append(path)
                         continue
                     count += 1
                     names += len(path)
