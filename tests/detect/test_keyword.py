@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_memory import skill
-from satchel.detect import LexicalDetector, Match
+from satchel.detect import LexicalDetector, Match, MinimalSkillDetector
 
 
 def found(goal: str, *skills, limit: int = 50) -> list[str]:
@@ -56,6 +56,28 @@ def test_a_whole_word_before_a_beginning_before_a_middle():
 def test_a_rare_word_weighs_more_than_a_common_one():
     many = [skill(f"s{number}", "code things") for number in range(50)]
     assert found("code zebra", *many, skill("z", "zebra"))[0] == "z"
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize(
+    ("goal", "expected"),
+    [
+        ("don't panic", []),
+        ("What’s up?", []),
+        ("the shop's invoices", ["invoices"]),
+        ("don't use other", []),
+        ("don't use invoices, sort the mail", ["other"]),
+        ("use skill other for invoices", ["other"]),
+        ("不要用 other", []),
+    ],
+)
+def test_the_minimal_detector_reads_contractions_and_mentions(goal, expected):
+    skills = (skill("invoices", "Set up an invoice template"), skill("other", "Sorts mail"))
+    assert [match.name for match in MinimalSkillDetector().detect(goal, skills)] == expected
+
+
+def test_a_contraction_is_not_searched_as_a_letter():
+    assert found("don't", skill("a", "Sorts the mail")) == []
 
 
 def test_words_that_say_nothing_are_ignored():

@@ -13,7 +13,8 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from satchel.detect.base import BaseDetector, Match
-from satchel.detect.tokenizer import normalise_unicode, query_key, words_of
+from satchel.detect.mentions import NameTables, parse_mentions
+from satchel.detect.tokenizer import STOPWORDS, normalise_unicode, query_key, words_of
 from satchel.i18n import Message, join_messages
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _EXACT_NAME_SCORE = 1_000.0
 _MAX_COMPARISONS = 560_000
 """Words times skills per search; beyond it the longest words are kept."""
 _MIN_WORDS, _MAX_WORDS = 6, 32
+_CONTRACTIONS = re.compile(r"\b\w+n['’]t\b|(?<=\w)['’](?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
+"""Without them `don't` would be searched as the letter `t`."""
 
 
 class LexicalDetector(BaseDetector):
@@ -48,7 +51,7 @@ class LexicalDetector(BaseDetector):
         asked = " ".join(goal_text.split())
         query = query_key(asked)
         texts = self._prepare(skills)
-        words = _choose(words_of(query), len(texts))
+        words = _choose(self._words(query_key(_CONTRACTIONS.sub("", asked))), len(texts))
         scores: dict[int, float] = {}
         named: set[int] = set()
         for word in words:
@@ -68,6 +71,9 @@ class LexicalDetector(BaseDetector):
         best = nsmallest(self._limit, scores.items(), key=lambda pair: (-pair[1], pair[0]))
         return [_explain(skills[at], texts[at], score, words) for at, score in best]
 
+    def _words(self, query: str) -> list[Word]:
+        return words_of(query)
+
     def _prepare(self, skills: Sequence[Skill]) -> list[tuple[str, str]]:
         if self._last[0] is skills:
             return self._last[1]
@@ -77,8 +83,36 @@ class LexicalDetector(BaseDetector):
         return texts
 
 
-MinimalSkillDetector = LexicalDetector
-"""Alias for the smallest detector."""
+class MinimalSkillDetector(LexicalDetector):
+    """A `LexicalDetector` to use alone: it returns the skills that the request names, if any.
+
+    Skills that the request rules out, stop words and single letters do not match.
+    """
+
+    def __init__(self, limit: int = 50) -> None:
+        """Return at most `limit` matches."""
+        super().__init__(limit)
+        self._names = NameTables()
+
+    def detect(self, goal_text: str, skills: Sequence[Skill]) -> list[Match]:
+        """Return the skills that the goal names, else those with words of the goal, best first."""
+        found = parse_mentions(goal_text, self._names.of(skills))
+        if found.wanted:
+            reason = Message("called by its name")
+            named = found.wanted[: self._limit]
+            return [Match(one.skill.name, 1.0, reason, (one.said,), one.skill) for one in named]
+        ruled_out = found.ruled_out
+        if ruled_out:
+            skills = [skill for skill in skills if skill.name not in ruled_out]
+        return super().detect(goal_text if found.rest is None else found.rest, skills)
+
+    def _words(self, query: str) -> list[Word]:
+        words = words_of(query)
+        return [
+            word
+            for word in words
+            if word.text not in STOPWORDS and (len(word.text) > 1 or not word.text.isascii())
+        ]
 
 
 def _texts(skill: Skill) -> tuple[str, str]:
