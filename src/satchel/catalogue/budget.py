@@ -2,12 +2,17 @@
 
     1. Everything in full, if that fits.
     2. All descriptions cut to one common length; short ones stay complete.
-    3. If even stubs do not fit for all: every name, and descriptions for the first of them.
+    3. If even stubs do not fit for all: every name, and stubs for the first of them.
     4. If not even the names fit: as many names as fit, and the rest as a count.
 
-Pinned skills come first and in full. All others keep the given order, which is the order of the
-locations. Usage is ignored: a skill that was never used must stay findable, and a block that
-follows usage would change from turn to turn and invalidate the provider's prompt cache.
+A larger budget never describes fewer skills, nor with fewer characters. Each step needs more room
+than those below it, and within a step skills are described in a fixed order until one does not fit.
+No text of a skill depends on the budget otherwise.
+
+Pinned skills come first, and in full up to `MAX_PINNED_CHARS`. All others keep the given order,
+which is the order of the locations. Usage is ignored: a skill that was never used must stay
+findable, and a block that follows usage would change from turn to turn and invalidate the
+provider's prompt cache.
 
 The time is bounded by the skills that could be listed.
 """
@@ -128,6 +133,8 @@ MAX_NAME_CHARS = 256
 """Longer names are not listed; libraries do not read them, since folder names end there too."""
 _MAX_ID_CHARS = 200
 _MAX_HINT_CHARS = 60
+_MAX_READ_CHARS = 8_192
+"""Of a description. The same for every budget, so that no entry becomes shorter in a larger one."""
 
 
 class Description:
@@ -135,15 +142,15 @@ class Description:
 
     __slots__ = ("_ends", "_form", "_frame", "_frame_cost", "_simple", "_whole", "text")
 
-    def __init__(self, skill: Skill, shown: str, form: CatalogueForm, room: int) -> None:
+    def __init__(self, skill: Skill, shown: str, form: CatalogueForm) -> None:
         hint, identity = clean(skill.argument_hint), clean(skill.id)
         hint_part = shorten(hint, _MAX_HINT_CHARS, ())
         same = identity == shown
         id_part = "" if same else shorten(identity, _MAX_ID_CHARS, ())
         raw = f"{skill.description} {skill.when_to_use}"
-        self.text = clean(raw[:room])
+        self.text = clean(raw[:_MAX_READ_CHARS])
         self._whole = hint_part == hint and (same or (id_part == identity != ""))
-        if len(raw) > room:  # more cannot fit
+        if len(raw) > _MAX_READ_CHARS:
             self.text += MORE
             self._whole = False
         self._form = form
@@ -172,22 +179,13 @@ class Description:
 class Candidate:
     """A skill that may be listed."""
 
-    __slots__ = ("_description", "_form", "_room", "_shown", "name", "name_cost", "place", "skill")
+    __slots__ = ("_description", "_form", "_shown", "least", "name", "name_cost", "pinned", "skill")
 
-    def __init__(
-        self, skill: Skill, shown: str, place: int, form: CatalogueForm, room: int
-    ) -> None:
-        """Create a candidate.
-
-        Args:
-            skill: The skill.
-            shown: Its `shown_name`.
-            place: Its position among all; -1 when it is pinned.
-            form: The output form.
-            room: The budget in characters.
-        """
+    def __init__(self, skill: Skill, shown: str, form: CatalogueForm, *, pinned: bool) -> None:
         self.skill = skill
-        self.place = place
+        self.pinned = pinned
+        self.least = MAX_PINNED_CHARS if pinned else MIN_STUB_CHARS
+        """Length to which its description is not truncated, if it has one."""
         self._shown = shown
         # A bare name must not imitate one of ours either.
         origin = skill.origin.remote
@@ -195,14 +193,13 @@ class Candidate:
         self.name = form.name(f"{label} [{clean(origin)}]" if origin else label)
         self.name_cost = len(self.name + form.names_between)
         self._form = form
-        self._room = room
         self._description: Description | None = None
 
     @property
     def description(self) -> Description:
         """Computed lazily: most candidates of a large library are never described."""
         if self._description is None:
-            self._description = Description(self.skill, self._shown, self._form, self._room)
+            self._description = Description(self.skill, self._shown, self._form)
         return self._description
 
 
@@ -235,7 +232,7 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def shorten(text: str, limit: int, ends: Sequence[int]) -> str:
-    """Shorten `text` to `limit` characters, including the `…`.
+    """Shorten `text` to `limit` characters, including the `…`; never less for a higher limit.
 
     Args:
         text: One line.
@@ -245,28 +242,26 @@ def shorten(text: str, limit: int, ends: Sequence[int]) -> str:
     if len(text) <= limit:
         return text
     at = bisect_right(ends, limit - 2)
-    if at and ends[at - 1] >= limit * _MIN_KEPT_SHARE:
+    words = text[: _word_end(text, limit - 1)].rstrip(_DANGLING)
+    if at and (ends[at - 1] >= limit * _MIN_KEPT_SHARE or ends[at - 1] >= len(words)):
         return f"{text[: ends[at - 1]]} {MORE}"
-    return text[: _word_end(text, limit - 1)].rstrip(_DANGLING) + MORE
+    return words + MORE
 
 
 def _word_end(text: str, stop: int) -> int:
-    if text[stop] == " ":
-        return stop
-    here = text[stop - 1 : stop + 1]
-    space = text.rfind(" ", 0, stop)
-    if not here.isascii() and any(map(_unspaced, here)):
-        return _whole_character(text, stop)
+    end = text.rfind(" ", 0, stop + 1)
+    if not text[max(end, 0) : stop + 1].isascii():  # scripts without spaces
+        end = next((at for at in range(stop, max(end, 0), -1) if _unspaced(text, at)), end)
     # A single long word, such as an address, is cut in the middle.
-    return space if space * 2 >= stop else _whole_character(text, stop)
+    return _whole_character(text, end if end * 2 >= stop else stop)
 
 
-def _unspaced(char: str) -> bool:
-    """Whether the script of `char` writes no spaces between words."""
-    return (
-        char >= "\u2e80" or "\u0e00" <= char <= "\u0eff" or "\u1000" <= char <= "\u109f"
-        or "\u1780" <= char <= "\u17ff"
-    )  # fmt: skip
+_unspaced_char = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\U0010ffff]").search
+
+
+def _unspaced(text: str, at: int) -> bool:
+    """Whether the script before or after a position writes no spaces between words."""
+    return _unspaced_char(text, at - 1, at + 1) is not None
 
 
 def _whole_character(text: str, stop: int) -> int:
@@ -285,6 +280,8 @@ def _whole_character(text: str, stop: int) -> int:
 
 MIN_STUB_CHARS = 24
 """A shorter description is less useful than the name alone."""
+MAX_PINNED_CHARS = 1_024
+"""Of a pinned skill before others are described: what the format allows."""
 _FULL = sys.maxsize
 _NAME_ONLY_CHARS = 0
 
@@ -311,6 +308,7 @@ class CatalogueChooser:
         offered: int,
         form: CatalogueForm,
         budget: int,
+        names_only: int = 0,
     ) -> None:
         """Create an allocation.
 
@@ -320,6 +318,7 @@ class CatalogueChooser:
             offered: The number of skills that are not hidden.
             form: The output form.
             budget: Maximum characters.
+            names_only: Further characters that only names may use.
         """
         self._skills = skills
         self._pinned = pinned
@@ -327,6 +326,7 @@ class CatalogueChooser:
         self._offered = offered
         self._form = form
         self._budget = budget
+        self._names_only = names_only
         self._names_frame = len(form.names_head + form.names_tail)
 
     def choose(self) -> CatalogueChoice | None:
@@ -341,9 +341,9 @@ class CatalogueChooser:
             else:
                 candidates.append(candidate)
                 spent += candidate.name_cost
-            if spent + unshown > room:
+            if spent + unshown > room + self._names_only:
                 return self._choose_some(candidates)
-        limits = self._share_out(candidates, room)
+        limits = self._share_out(candidates, room) if spent + unshown <= room else None
         if limits is None:
             return self._choose_some(candidates)
         return self._write(list(zip(candidates, limits, strict=True)))
@@ -357,16 +357,11 @@ class CatalogueChooser:
 
     def _candidates(self) -> Iterator[Candidate | None]:
         """Yield the offered skills; None for one that cannot be listed."""
-        for place, skill in self._in_order():
-            shown = shown_name(skill)
-            yield Candidate(skill, shown, place, self._form, self._budget) if shown else None
-
-    def _in_order(self) -> Iterator[tuple[int, Skill]]:
-        for skill in self._pinned:
-            yield -1, skill
-        for place, skill in enumerate(self._skills):
-            if not self._skip(skill):
-                yield place, skill
+        for pinned, skills in ((True, self._pinned), (False, self._skills)):
+            for skill in skills:
+                if pinned or not self._skip(skill):
+                    shown = shown_name(skill)
+                    yield Candidate(skill, shown, self._form, pinned=pinned) if shown else None
 
     def _skip(self, skill: Skill) -> bool:
         return skill.head.name in self._pinned_names or not skill.for_model
@@ -378,48 +373,43 @@ class CatalogueChooser:
         """
         if _total(candidates, _FULL, room) <= room:
             return [_FULL] * len(candidates)
-        start = MIN_STUB_CHARS
-        spent = _total(candidates, MIN_STUB_CHARS, room)
+        if _total(candidates, MIN_STUB_CHARS, room) <= room:
+            level = _level(candidates, room)
+            return [max(level, candidate.least) for candidate in candidates]
+        pinned = [candidate for candidate in candidates if candidate.pinned]
+        others = candidates[len(pinned) :]
+        spent = self._names_frame + sum(candidate.name_cost for candidate in others)
+        spent += _total(pinned, MIN_STUB_CHARS, room)
         if spent > room:
-            start = _NAME_ONLY_CHARS
-            spent = self._names_frame + sum(candidate.name_cost for candidate in candidates)
+            return None
+        described = len(pinned)
+        for candidate in others:
+            spent += candidate.description.cost(MIN_STUB_CHARS) - candidate.name_cost
             if spent > room:
-                return None
-        limits = [start] * len(candidates)
-        for at, candidate in enumerate(candidates):
-            if candidate.place < 0:
-                spent, limits[at] = _improve(candidate, start, _FULL, spent, room)
-        for at, candidate in enumerate(candidates):
-            if limits[at] == _NAME_ONLY_CHARS:
-                spent, limits[at] = _improve(
-                    candidate, _NAME_ONLY_CHARS, MIN_STUB_CHARS, spent, room
-                )
-                if limits[at] == _NAME_ONLY_CHARS:
-                    break
-        stubs = [
-            candidate for at, candidate in enumerate(candidates) if limits[at] == MIN_STUB_CHARS
-        ]
-        level = _level(stubs, room - spent + _total(stubs, MIN_STUB_CHARS, room))
-        return [level if limit == MIN_STUB_CHARS else limit for limit in limits]
+                break
+            described += 1
+        names = [_NAME_ONLY_CHARS] * (len(candidates) - described)
+        return [candidate.least for candidate in candidates[:described]] + names
 
     def _choose_some(self, candidates: Sequence[Candidate]) -> CatalogueChoice | None:
-        """List pinned skills in full, then names, then a count of the rest."""
+        """List pinned skills, then names, then a count of the rest."""
         room = self._room(unlisted=True)
         if room < 0:
             return None
-        spent = 0
-        chosen: list[tuple[Candidate, int]] = []
-        rest: list[Candidate] = []
+        spent = described = 0
         for candidate in candidates:
-            if candidate.place < 0 and spent + candidate.description.cost(_FULL) <= room:
-                spent += candidate.description.cost(_FULL)
-                chosen.append((candidate, _FULL))
-            else:
-                rest.append(candidate)
+            if not candidate.pinned:
+                break
+            cost = candidate.description.cost(candidate.least)
+            if spent + cost > room:
+                break
+            spent += cost
+            described += 1
+        chosen = [(candidate, candidate.least) for candidate in candidates[:described]]
         spent += self._names_frame
-        for candidate in rest:
+        for candidate in candidates[described:]:
             spent += candidate.name_cost
-            if spent > room:
+            if spent > room + self._names_only:
                 break
             chosen.append((candidate, _NAME_ONLY_CHARS))
         return self._write(chosen)
@@ -455,18 +445,10 @@ def _total(candidates: Sequence[Candidate], limit: int, enough: int) -> int:
     """Return the size of all entries at one length; stops beyond `enough`."""
     spent = 0
     for candidate in candidates:
-        spent += candidate.description.cost(limit)
+        spent += candidate.description.cost(max(limit, candidate.least))
         if spent > enough:
             break
     return spent
-
-
-def _improve(candidate: Candidate, old: int, new: int, spent: int, room: int) -> tuple[int, int]:
-    """Lengthen a candidate's description if that fits; return the new total and its length."""
-    description = candidate.description
-    before = candidate.name_cost if old == _NAME_ONLY_CHARS else description.cost(old)
-    total = spent - before + description.cost(new)
-    return (total, new) if total <= room else (spent, old)
 
 
 def _level(candidates: Sequence[Candidate], room: int) -> int:

@@ -56,9 +56,9 @@ def build_catalogue(
     """Build the list of skills for a prompt within a budget.
 
     Deterministic: the same arguments give the same bytes in every process. Without skills the text
-    is empty. Where the intro takes more than half of a budget and names would be omitted, the intro
-    is dropped first; a budget too small for names gets one line, a smaller one nothing. The account
-    records it.
+    is empty. Where the intro takes more than half of a budget and a description would be truncated,
+    the intro is dropped first; a budget too small for names gets one line, a smaller one nothing.
+    The account records it. A larger budget never describes fewer skills.
 
     The time depends on the budget, not on the number of skills, except for one pass that finds the
     hidden and pinned ones. Pass `withheld` and `get` to avoid it.
@@ -92,10 +92,15 @@ def build_catalogue(
         return _finish("", account)
     writer = make()
     choice = CatalogueChooser(skills, pinned, offered, writer, room).choose()
-    if (choice is None or choice.unlisted) and 2 * len(writer.head) > room:
-        # Names are more useful than the intro.
+    with_rules = len(writer.head)
+    if room < 2 * with_rules and (choice is None or len(choice.full) < offered):
+        # Skills are more useful than the intro. Descriptions do not use the room that it will need,
+        # so that they do not lose it in a larger budget.
         writer = make(rules=False)
-        choice = CatalogueChooser(skills, pinned, offered, writer, room).choose()
+        usable = min(room, with_rules + len(writer.head))
+        choice = CatalogueChooser(
+            skills, pinned, offered, writer, usable, names_only=room - usable
+        ).choose()
         account = account._replace(rules=False)
     if choice is None or not (choice.entries or choice.names):
         text = writer.brief(f"{offered} skills: {writer.short}")
