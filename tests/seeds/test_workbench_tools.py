@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
+import re
 
 import pytest
 
@@ -12,10 +11,14 @@ from model_server import ModelServer
 from needs import go_cache, needs
 from satchel.authoring.check_skill import check_folder
 from satchel.tools.packaged import startup_lines
-from seed import MANIFEST, PYTHON
 from typing_at import Typing
 
-TEMPLATES = Path(__file__).parent.parent / "runners" / "seed_templates"
+PROGRAMS = {
+    "python": ("main.py", "import sys, json"),
+    "node": ("main.ts", "import * as readline"),
+    "go": ("main.go", "package main"),
+}
+"""Runtime -> the program's file, and the beginning of its block in the document."""
 READER = """\
 import json, sys
 
@@ -33,11 +36,36 @@ SHELL = '#!/bin/sh\nread line\necho \'{"output": "结果", "error": ""}\'\n'
 
 
 @pytest.fixture
-def bench(project, monkeypatch):
+def manifest(documents):
+    """The document's whole `skill.yaml`."""
+    return documents.block("E", "name: excel_read")
+
+
+@pytest.fixture
+def python(documents):
+    """The document's program in Python."""
+    return documents.block("E", PROGRAMS["python"][1])
+
+
+def drop_in(bench, documents, runtime):
+    """Write a skill of one runtime with the document's program, and its own `skill.yaml`."""
+    file, part = PROGRAMS[runtime]
+    text = documents.block("E", "name: excel_read")
+    for key, value in (("name", f"{runtime}_run"), ("runtime", runtime), ("entry", file)):
+        text = re.sub(rf"(?m)^{key}: \S+", f"{key}: {value}", text)
+    folder = f"skills/{runtime}"
+    bench.write({f"{folder}/skill.yaml": text, f"{folder}/{file}": documents.block("E", part)})
+    if runtime == "go":
+        bench.write({f"{folder}/go.mod": "module run\n\ngo 1.21\n"})
+    return bench.project / folder
+
+
+@pytest.fixture
+def bench(project, manifest, monkeypatch):
     """The document's `excel` skill; the packaged one of the same name is turned off."""
     monkeypatch.setenv("SKILL_EXCEL_ENABLED", "false")
     project.write({
-        "skills/excel/skill.yaml": MANIFEST,
+        "skills/excel/skill.yaml": manifest,
         "skills/excel/main.py": READER,
         "data/sales.csv": "姓名,分数\n张三,95\n",
     })  # fmt: skip
@@ -50,65 +78,65 @@ def names_of(session) -> set[str]:
 
 @pytest.mark.req("E2", "E3", "E4")
 @pytest.mark.timeout(300)  # Go compiles its standard library where its cache is empty
-@pytest.mark.parametrize("kind", ["python", "typescript", "go", "binary"])
-def test_a_program_in_each_runtime_is_dropped_in_and_called(bench, kind, monkeypatch):
+@pytest.mark.parametrize("kind", [*PROGRAMS, "binary"])
+def test_a_program_in_each_runtime_is_dropped_in_and_called(bench, documents, kind, monkeypatch):
     monkeypatch.setenv("PATH", f"{os.path.dirname(needs('node24'))}:{os.environ['PATH']}")
     downloads = bench.home / ".cache/satchel/runtimes/downloads"
     downloads.mkdir(parents=True)
     (downloads / "go").symlink_to(os.path.dirname(go_cache()))  # with its compiled library
-    folder = bench.project / "skills" / kind
+    name, arguments = f"{kind}_run", {"path": "data/sales.csv"}
+    folder = bench.project / "skills/hello"
     if kind == "binary":
+        name, arguments = "hello_say", {}
         bench.write({"skills/hello/skill.yaml": HELLO, "skills/hello/skill": SHELL})
-        (bench.project / "skills/hello/skill").chmod(0o755)
+        (folder / "skill").chmod(0o755)
     else:
-        shutil.copytree(TEMPLATES / kind, folder)
-    if kind == "typescript":  # a module may not name a parameter `arguments`
-        text = (folder / "main.ts").read_text(encoding="utf-8")
-        (folder / "main.ts").write_text(text.replace("arguments: Rec", "args: Rec"), "utf-8")
-    reply = bench.open().session().call("hello_say" if kind == "binary" else f"{kind}_run")
+        folder = drop_in(bench, documents, kind)
+    reply = bench.open().session().call(name, arguments)
     assert (reply.status, reply.data.get("output")) == ("success", "结果"), reply.text
     assert reply.data["tier"] in ("bwrap", "landlock")
     assert kind != "go" or not (folder / "skill").exists(), "builds are kept elsewhere"
 
 
 @pytest.mark.req("E3", "E10")
-def test_a_tool_comes_and_changes_without_a_restart_and_a_broken_one_is_not_offered(bench):
+def test_a_tool_comes_and_changes_without_a_restart_and_a_broken_one_is_not_offered(
+    bench, documents, manifest, python
+):
     session = bench.open().session()
     assert names_of(session) == {"excel_read"}
-    shutil.copytree(TEMPLATES / "python", bench.project / "skills/python")
-    shutil.copytree(TEMPLATES / "go", bench.project / "skills/go")
-    (bench.project / "skills/go/go.mod").unlink()
+    drop_in(bench, documents, "python")
+    (drop_in(bench, documents, "go") / "go.mod").unlink()
     bench.write({
-        "skills/nothing/main.py": PYTHON,
-        "skills/other/skill.yaml": MANIFEST,
+        "skills/nothing/main.py": python,
+        "skills/other/skill.yaml": manifest,
         "skills/empty/skill.yaml": HELLO.replace("hello", "empty"),
     })  # fmt: skip
     assert names_of(session) == {"excel_read", "python_run"}
     found = {one.code for one in bench.open().problems() if one.severity == "error"}
     assert found == {"tool-go-module", "tool-entry-missing", "tool-name-prefix"}
-    assert session.call("python_run").data["output"] == "结果"
-    bench.write({"skills/python/main.py": PYTHON.replace("结果", "新结果")})
-    assert session.call("python_run").data["output"] == "新结果"
+    assert session.call("python_run", {"path": "x"}).data["output"] == "结果"
+    bench.write({"skills/python/main.py": python.replace("结果", "新结果")})
+    assert session.call("python_run", {"path": "x"}).data["output"] == "新结果"
 
 
 @pytest.mark.req("E6")
-def test_a_program_reads_the_file_that_its_argument_names(bench):
+def test_a_program_reads_the_file_that_its_argument_names(bench, manifest):
     session = bench.open().session()
     reply = session.call("excel_read", {"path": "data/sales.csv"})
     assert reply.data["output"] == "姓名,分数\n张三,95\n"
     missing = session.call("excel_read", {"path": "data/none.csv"}).text
     assert "文件不存在: data/none.csv" in missing
     assert "files: read" not in missing
-    bench.write({"skills/excel/skill.yaml": f"{MANIFEST}files: none\n"})
+    bench.write({"skills/excel/skill.yaml": f"{manifest}files: none\n"})
     hidden = session.call("excel_read", {"path": "data/sales.csv"}).text
     assert "add `files: read` to its `skill.yaml`" in hidden
-    bench.write({"skills/excel/skill.yaml": f"{MANIFEST}files: {{read: [path]}}\n"})
+    bench.write({"skills/excel/skill.yaml": f"{manifest}files: {{read: [path]}}\n"})
     assert session.call("excel_read", {"path": "../x.csv"}).error.code == "ACCESS_DENIED"
 
 
 @pytest.mark.req("E5", "E9")
-def test_the_check_list_passes_for_the_smallest_program(bench):
-    bench.write({"skills/excel/main.py": PYTHON})
+def test_the_check_list_passes_for_the_smallest_program(bench, python):
+    bench.write({"skills/excel/main.py": python})
     (report,) = check_folder(str(bench.project / "skills/excel"))
     assert report.failing == set()
 
@@ -125,13 +153,13 @@ def test_the_packaged_skill_has_a_switch_a_line_and_one_variable_for_chinese(pro
 
 
 @pytest.mark.req("E1", "E4")
-def test_after_one_yes_the_commands_work(bench):
+def test_after_one_yes_the_commands_work(bench, documents):
     off = {"SKILL_EXCEL_ENABLED": "false"}
     assert "excel_read  excel" in bench.say_yes("tools", **off)
     done = bench.run("try", "excel_read", "--arg", "path=data/sales.csv", **off)
     assert (done.status, done.out) == (0, "姓名,分数\n张三,95\n")
-    shutil.copytree(TEMPLATES / "python", bench.project / "skills/python")
-    assert bench.run("try", "python_run").out == "结果\n"
+    drop_in(bench, documents, "python")
+    assert bench.run("try", "python_run", "--arg", "path=x").out == "结果\n"
     with ModelServer(lambda request: "好的") as server:
         known = {**server.environment(), "SATCHEL_MODEL": "anthropic:claude-sonnet-5"}
         for words, switch, line in (

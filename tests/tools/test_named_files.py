@@ -54,8 +54,8 @@ def bench(request, tmp_path):
     if request.param == "bwrap":
         needs("bwrap")
     made = Workbench(tmp_path)
-    made.runner = ProgramRunner(made.settings, tier=request.param)
-    made.tools = session_over(made.library, made.settings, runner=made.runner)
+    runner = ProgramRunner(made.settings, tier=request.param)
+    made.tools = session_over(made.library, made.settings, runner=runner)
     for path, text in FILES.items():
         made.write(path, text)
     (tmp_path / "outside.txt").write_text("outside")
@@ -66,7 +66,7 @@ def bench(request, tmp_path):
     os.symlink("../../outside.txt", os.path.join(root, "data", "link.txt"))
     os.mkfifo(os.path.join(root, "pipe"))
     yield made
-    made.runner.close()
+    runner.close()
 
 
 def seen(bench, path, more="", also=None):

@@ -90,6 +90,10 @@ def test_a_program_cannot_speak_for_bwrap(satchel, tool_skill):
     tool_skill("demo", code)
     reply = satchel.tools().call("demo_run")
     assert (reply.data["fault"], reply.data["way"], reply.data["exit"]) == ("exit-code", "cold", 1)
-    assert "helper" not in reply.text
-    assert "helper" not in reply.error.message
+    ours, frame, theirs = plain(reply.text).partition(
+        '<tool-output tool="demo_run" skill="demo" kind="stderr">'
+    )
+    assert frame
+    assert "helper" not in ours + reply.error.message
+    assert theirs.endswith("</tool-output>")
     assert "helper" in reply.data["stderr"]

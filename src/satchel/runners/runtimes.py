@@ -168,7 +168,8 @@ def _prepare(
     if manifest.runtime == "node":
         found = node.find_node(builds, manifest.entry)
         packages = node.install(builds, found, folder, progress)
-        return node.prepare(found, folder, manifest.entry, packages)
+        copy = node.adapt(builds, found, folder, manifest.entry, packages)
+        return node.prepare(found, folder, manifest.entry, packages, copy)
     if manifest.runtime == "go":
         return go.prepare(builds, folder, manifest.entry, progress)
     return _prepare_binary(folder, manifest.entry), ()

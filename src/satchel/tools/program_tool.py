@@ -102,6 +102,14 @@ _UNQUOTED = frozenset((
     "no-reply", "too-long", "bad-utf8", "not-an-object", "closed-input",
 ))  # fmt: skip
 """Faults whose detail contains no output of the program."""
+_CRASHES = frozenset(("exit-code", "crashed", "no-reply", "partial-reply"))
+"""Faults whose reason a program usually writes to stderr."""
+_MAX_REASON_CHARS, _MAX_REASON_LINES = 800, 8
+_NO_REASON = re.compile(
+    r"^\s*$|^\s+at |^\s*\^+\s*$|^Node\.js v|^goroutine \d|^\t/|^exit status \d|^\(Use `node "
+)
+"""Lines of stderr that do not explain a crash: frames of Node and Go, marks."""
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _NO_FILE = re.compile(
     r"FileNotFoundError|PermissionError|ENOENT|EACCES|no such file|permission denied", re.IGNORECASE
 )
@@ -269,7 +277,7 @@ class ProgramTool(Tool):
         if result.raw and (call.as_person or result.fault is not None):
             data["raw"] = result.raw
         if result.stderr:
-            data["stderr"] = result.stderr[-_MAX_STDERR_CHARS:]  # for people: never in the text
+            data["stderr"] = result.stderr[-_MAX_STDERR_CHARS:]
         stats: dict[str, Any] = {
             "waited_ms": round(result.waited_ms, 1),
             "ran_ms": round(result.ran_ms, 1),
@@ -338,6 +346,10 @@ class ProgramTool(Tool):
         if shown and fault not in _UNQUOTED:  # it quotes output, which must be framed
             plain = call.fail(cast("ErrorCode", code), failed, step).text
             reply = reply._replace(text=f"{plain}\n{self._framed(shown, 'fault')}")
+        # A part of a secret could be in it: then it is for people only.
+        crash = fault in _CRASHES and not self._source.manifest.secrets
+        if crash and (reason := crash_reason(result.stderr, self._source.skill.base_dir)):
+            reply = reply._replace(text=f"{reply.text}\n{self._framed(reason, 'stderr')}")
         return reply._replace(stats={**reply.stats, **stats})
 
     def _next_step(self, fault: str, limits: ProgramLimits) -> Message:
@@ -432,6 +444,13 @@ class ProgramTool(Tool):
             waited_ms=round(result.waited_ms, 1),
             denied=len(result.denied),
         )
+
+
+def crash_reason(stderr: str, folder: str) -> str:
+    """The last meaningful lines of stderr for a model: bounded, without the skill's folder."""
+    text = _COLOURS.sub("", stderr).replace(folder + os.sep, "")
+    lines = [line.rstrip() for line in text.splitlines() if not _NO_REASON.search(line)]
+    return encodable("\n".join(lines[-_MAX_REASON_LINES:])[-_MAX_REASON_CHARS:])
 
 
 def describe_tool(tool: ToolDecl) -> str:

@@ -1,3 +1,0 @@
-module skill
-
-go 1.21
