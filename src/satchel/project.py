@@ -54,6 +54,7 @@ def library_for(settings: Settings) -> Library:
         index=ScanCache(cache) if cache else None,
         trace=trace,
         problems=[*setting_problems(settings), *wrong],
+        strict=settings.strict,
     )
     if settings.create_missing:
         os.makedirs(user_folder(settings), exist_ok=True)

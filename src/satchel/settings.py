@@ -65,6 +65,8 @@ SETTINGS = (
     Setting("trust", "SATCHEL_TRUST", "text", "all",
             "Offered skills: `ask` (of trusted folders; default of the commands), `all` (default in Python), `locked` (pinned in `satchel.lock`).",
             choices=("ask", "all", "locked")),
+    Setting("strict", "SATCHEL_STRICT", "flag", default=False,
+            description="Skip skills whose frontmatter is not valid YAML or has no `name`, instead of repairing it."),
     Setting("builtin", "SATCHEL_BUILTIN", "flag", default=False,
             description="Offer Satchel's built-in skills; `satchel chat` does by default."),
     Setting("ecosystem", "SATCHEL_ECOSYSTEM", "flag", default=True,
@@ -154,6 +156,7 @@ class Settings(NamedTuple):
     form: Form = "xml"
     refresh_on_call: bool = True
     trust: TrustPolicy = "all"
+    strict: bool = False
     builtin: bool = False
     ecosystem: bool = True
     locations: tuple[str, ...] = ()
@@ -187,9 +190,9 @@ class Settings(NamedTuple):
 
 
 _MAX_FILE_BYTES = 256 * 1024
-_REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget"))
+_REACHES_FAR = frozenset(("include", "exclude", "tags", "builtin", "budget", "strict"))
 """Settings of a project that affect the user's own skills too: allowed, and reported."""
-_STRICT = frozenset(("include", "exclude", "tags", "trust"))
+_STRICT = frozenset(("include", "exclude", "tags", "trust", "strict"))
 """Settings that restrict which skills are offered: a wrong value is an error."""
 _SKILL_FILES = ("SKILL.md", "skill.yaml")
 _ROOT_MARKS = ("satchel.toml", ".agents", "satchel.lock", ".git")
@@ -289,6 +292,8 @@ def load_settings(
                 inside += _inner_locations(value, project, path, remarks)
             elif name == "hubs":
                 hubs |= value
+            elif name == "strict" and not value:
+                continue  # a project cannot take back what the user set
             else:
                 values[name] = value
                 if name in _REACHES_FAR:

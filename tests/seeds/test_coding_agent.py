@@ -45,6 +45,23 @@ def test_what_lies_below_skills_is_found_and_listed(agent):
     assert [one.code for one in satchel.problems() if one.severity == "error"] == ["no-frontmatter"]
 
 
+@pytest.mark.req("A2", "A9")
+@pytest.mark.parametrize("where", ["argument", "environment", "file"])
+def test_strict_skips_what_is_not_yaml_with_a_warning(agent, monkeypatch, caplog, where):
+    agent.write({"skills/colon/SKILL.md": skill("colon", "Use when: asked")})
+    assert agent.open().get_skill("colon").description == "Use when: asked"
+    if where == "environment":
+        monkeypatch.setenv("SATCHEL_STRICT", "true")
+    if where == "file":
+        agent.write({"satchel.toml": "strict = true\n"})
+    satchel = agent.open(**{"strict": True} if where == "argument" else {})
+    assert [one.name for one in satchel.list_skills()] == ["code-review", "tone-of-voice"]
+    codes = {one.code for one in satchel.problems() if one.severity == "error"}
+    assert codes == {"no-frontmatter", "not-strict"}
+    assert "skills/colon/SKILL.md" in caplog.text
+    assert satchel.session().call("Skill", {"name": "colon"}).error.code == "INTERNAL_ERROR"
+
+
 @pytest.mark.req("A6")
 def test_a_skill_has_every_field_of_the_record(agent, documents):
     record = documents.run("A", "class SkillMeta", dataclass=dataclasses.dataclass)["SkillMeta"]

@@ -32,10 +32,32 @@ def test_name_and_description_are_read_and_other_fields_kept():
     assert document.problems == ()
 
 
+@pytest.mark.req("A9", "B2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "description: [unclosed\n - x: {",
+        "description: {a: [b]",
+        'description: "Use it',
+        "description: 'It''s",
+        'description: [a, "b] c"',
+        "name: [demo",
+        "allowed-tools: [Read\ndescription: x",
+        'disable-model-invocation: "true\ndescription: x',
+    ],
+)
+def test_a_value_that_never_ends_is_no_skill(text):
+    document = read(f"---\n{text}\n---\n")
+    assert document.head is None
+    assert [one.code for one in document.problems if one.severity == "error"] == ["unclosed-value"]
+
+
 @pytest.mark.req("A9")
 @pytest.mark.parametrize(
     ("text", "code", "description"),
     [
+        ('metadata: {"a": {\nname: demo\ndescription: x', "unclear-value", "x"),
+        ("name: demo\ndescription: [Beta] move", "repaired-value", "[Beta] move"),
         ("name: demo\ndescription: Use when: asked", "repaired-value", "Use when: asked"),
         ("name: demo\ndescription: > folded text", "repaired-value", "folded text"),
         ("name: demo\ndescription: @here first", "repaired-value", "@here first"),

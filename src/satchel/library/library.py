@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Library:
     """Finds the skills of some locations, and decides which are offered."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword for each part
         self,
         locations: Iterable[Location | str | os.PathLike[str]],
         *,
@@ -48,6 +48,7 @@ class Library:
         index: ScanCache | None = None,
         trace: Trace | None = None,
         problems: Sequence[Problem] = (),
+        strict: bool = False,
     ) -> None:
         """Create a library; nothing is read yet.
 
@@ -61,6 +62,7 @@ class Library:
             index: The headers that earlier processes read.
             trace: Receives events.
             problems: Problems to add to every snapshot, such as refused settings.
+            strict: Skip skills whose frontmatter needed a repair.
         """
         from satchel.library.library_scan import LibraryScan  # not for `import satchel`
 
@@ -88,6 +90,7 @@ class Library:
             index=index,
             trace=self.trace,
             problems=problems,
+            strict=strict,
         )
 
     def filtered(self, wanted: Filter) -> Library:

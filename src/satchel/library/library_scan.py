@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from satchel.library.scanner import LocationState, find_repeated, rescan_location, scan_location
 from satchel.library.snapshot import NO_TOOLS, Snapshot, ToolSnapshot
 from satchel.skill.model import Skill
-from satchel.skill.problems import Problem
+from satchel.skill.problems import REPAIRS, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ _MAX_EVENTS_PER_SCAN = 200
 class LibraryScan:
     """The state of a library, shared by its filtered views."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword for each part
         self,
         locations: Sequence[Location],
         *,
@@ -55,8 +55,10 @@ class LibraryScan:
         index: ScanCache | None,
         trace: Trace,
         problems: Sequence[Problem],
+        strict: bool,
     ) -> None:
         self.locations = locations
+        self._strict = strict
         served = [place for place in locations if place.supplier is not None]
         self.supplies: dict[str, ServedSkills] = _supplies(served) if served else {}
         self.trust = trust
@@ -217,6 +219,11 @@ class LibraryScan:
         sieve = self.wanted.compile()
         impostors: list[Skill] = []
         tables = self._headers()
+        if self._strict:
+            tables = [
+                self._without_repaired(state, heads, problems)
+                for state, heads in zip(self.states, tables, strict=True)
+            ]
         repeated = find_repeated(self.states, tables)
         for at, state in enumerate(self.states):
             problems += (one for item in state.broken.values() for one in item.problems)
@@ -270,6 +277,21 @@ class LibraryScan:
             if tools:
                 tables[at] = {**tables[at], **tools}
         return tables
+
+    def _without_repaired(
+        self, state: LocationState, heads: Mapping[str, SkillHeader], problems: list[Problem]
+    ) -> dict[str, SkillHeader]:
+        """The skills whose frontmatter needed no repair; the others become problems."""
+        kept: dict[str, SkillHeader] = {}
+        for skill_id, head in heads.items():
+            repair = next((one for one in head.problems if one.code in REPAIRS), None)
+            if repair is None:
+                kept[skill_id] = head
+            else:
+                path = Skill(head, state.location.origin).path
+                values: dict[str, str] = {"what": repair.for_model()[0]}
+                problems.append(Problem("not-strict", path, repair.line, values))
+        return kept
 
     def _tool_snapshot(self, skills: Iterable[Skill]) -> ToolSnapshot:
         """The tools of those skills that have a usable skill.yaml."""

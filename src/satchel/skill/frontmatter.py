@@ -162,6 +162,9 @@ def _not_a_skill(text: str) -> Problem:
 _KEY = re.compile(r"^([A-Za-z_][\w.-]*)[ \t]*:(?=[ \t]|$)", re.MULTILINE)
 _INDENTED_KEY = re.compile(r"^ {1,4}(name|description)[ \t]*:(?=[ \t]|$)", re.MULTILINE)
 _BLOCK_HEADER = re.compile(r"([>|])[+-]?\d?[+-]?(?:[ \t]+(?=\S)|[ \t]*\n)")
+_QUOTE = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'(?:[^']|'')*'(?!')""", re.DOTALL)
+_FLOW_PART = re.compile(rf"(?<=[\s,:\[{{])(?:{_QUOTE.pattern})|[\[\]{{}}]", re.DOTALL)
+"""A quoted text in a list or mapping, or one of their brackets."""
 _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
 
@@ -283,7 +286,7 @@ def _read_key(key: str, chunk: str, line: int) -> tuple[BrokenKey, Problem | Non
             "bad-value", line=line, values=values
         )
     except yaml.YAMLError as exc:
-        why, code = _yaml_cause(chunk, exc)
+        why, code = _yaml_cause(key, chunk, exc)
     text = fold(chunk, first_only=key == "name")
     reason = "what" if code == "yaml-refused" else "why"
     return BrokenKey(key, text, text, line), Problem(
@@ -307,19 +310,38 @@ def fold(chunk: str, *, first_only: bool = False) -> str:
     return "\n".join(" ".join(part.split("\n")).strip() for part in paragraphs)
 
 
-def _yaml_cause(chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
+def _yaml_cause(key: str, chunk: str, exc: yaml.YAMLError) -> tuple[str, str]:
     """The cause of a YAML error, and the problem code: the literal text may be wrong or not."""
-    first, _, rest = chunk.partition(":")[2].strip().partition("\n")
+    value = chunk.partition(":")[2].strip()
+    first, _, rest = value.partition("\n")
     quote = first[:1]
     if re.search(r"^ *\t", chunk, re.MULTILINE):
         return "tabs for indentation", "yaml-refused"
+    if _never_closes(value):
+        acted_on = key != "metadata" and (key in FIELDS or correct_spelling(key) is not None)
+        why = Message("{part} is never closed", part=f"`{quote}`")
+        return why, "unclosed-value" if acted_on else "unclear-value"
     if quote and quote in "\"'":
-        return "a quote is not closed, or text follows it", "unclear-value"
+        return "text follows the closing quote", "unclear-value"
     if quote and quote in "[{@`%*&!|>":
         return Message("it begins with {part}", part=f"`{quote}`"), "repaired-value"
     if re.search(r":[ \t]|:$", first) or re.search(r":[ \t]|:$", rest, re.MULTILINE):
         return "it contains an unquoted colon", "repaired-value"
     return str(getattr(exc, "problem", None) or exc), "repaired-value"
+
+
+def _never_closes(value: str) -> bool:
+    """Whether a value begins with a quote or a bracket whose end is missing."""
+    if value[:1] in {'"', "'"}:
+        return _QUOTE.match(value) is None
+    if value[:1] not in {"[", "{"}:
+        return False
+    depth = 0
+    for part in _FLOW_PART.finditer(value):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(part.group(), 0)
+        if depth == 0:
+            return False
+    return True
 
 
 class ParsedFields(NamedTuple):

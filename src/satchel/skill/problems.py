@@ -90,6 +90,8 @@ _RULES = (
     ProblemRule("not-a-mapping", "error", "It is {kind}, not a mapping", "Write one `key: value` per line"),
     ProblemRule("description-missing", "error", "There is no `{key}`", "Say what the skill does and when to use it", {"key": "description"}),
     ProblemRule("name-unusable", "error", "There is no usable `name`", "Rename it"),
+    ProblemRule("unclosed-value", "error", "`{key}` is not valid YAML ({why})", "Close it, or put the value in double quotes"),
+    ProblemRule("not-strict", "error", "`strict` is set, and the frontmatter needed a repair: {what}", "Correct it"),
     ProblemRule("not-text", "error", "The file is not text", "Save the file as UTF-8 without BOM"),
     ProblemRule("not-a-file", "error", "`{file}` is {kind}, not a regular file", "Remove it"),
     ProblemRule("unreadable", "error", "It cannot be read: {reason}", "Check the permissions"),
@@ -225,6 +227,12 @@ _RULES = (
 )  # fmt: skip
 
 PROBLEMS: dict[str, ProblemRule] = {rule.code: rule for rule in _RULES}
+
+REPAIRS = frozenset((
+    "repaired-value", "unclear-value", "stray-text", "yaml-refused", "unclosed-frontmatter", "doubled-frontmatter",
+    "control-characters", "broken-surrogates", "invalid-utf8", "key-spelling", "bad-value", "name-missing",
+))  # fmt: skip
+"""Codes of frontmatter that is no valid YAML, or has no `name`, and was read nevertheless."""
 
 NO_PROBLEMS: tuple[Problem, ...] = ()
 """Shared by all headers without problems."""

@@ -64,7 +64,7 @@ def _header(
     stamp: tuple[int, int, int],
 ) -> tuple[SkillHeader | None, tuple[Problem, ...]]:
     problems += fields.problems
-    if not fields.values and any(problem.severity == "error" for problem in problems):
+    if any(problem.severity == "error" for problem in problems):
         return None, tuple(problems)
     folder = skill_id.rpartition("/")[2]
     reading = interpret_fields(fields, folder, problems)
