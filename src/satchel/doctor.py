@@ -165,6 +165,5 @@ def _not_offered(
             code = "served-shadowed" if skill.origin.remote else "shadowed"
             yield Problem(code, skill.path, values=values)
         elif skill.state in ("untrusted", "blocked") and skill.ref not in reported:
-            code = "unpinned" if library.is_unpinned(skill) else "untrusted"
-            code = "blocked" if skill.state == "blocked" else code
+            code = skill.problem_code(unpinned=library.is_unpinned(skill))
             yield Problem(code, skill.path, values={"name": skill.reference})

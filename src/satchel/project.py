@@ -133,7 +133,7 @@ def _warn(kind: str, names: Sequence[str]) -> None:
 
 def _sentence(kind: str, names: str) -> str:
     """The warning of a kind; empty for kinds that were requested, such as `excluded`."""
-    if kind in ("unpinned", "blocked", "modified", "shadowed", "broken"):
+    if kind in ("unpinned", "blocked", "unverified", "modified", "shadowed", "broken"):
         state = say("not pinned") if kind == "unpinned" else say(kind)
         return say("Skills {state}: {names}", state=state, names=names)
     return {

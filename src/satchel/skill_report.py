@@ -166,7 +166,7 @@ def report_skill(
 def _content_section(
     skill: Skill, integrity: IntegrityChecker
 ) -> tuple[ReportSection | None, SatchelError | None]:
-    if skill.state not in ("active", "shadowed"):
+    if skill.state not in ("active", "shadowed", "unverified"):
         return None, None
     title = say("Scan")
     try:
@@ -418,12 +418,9 @@ def _advice(
     source: ToolSkill | None,
     failed: dict[str, Any] | None,
 ) -> list[str]:
-    if skill.state in ("untrusted", "blocked"):
-        code = "unpinned" if policy == "locked" else "untrusted"
-        code = "blocked" if skill.state == "blocked" else code
-        return [Problem(code, values={"name": skill.reference}).fix]
-    if skill.state == "shadowed":
-        return [Problem("shadowed").fix]
+    if code := skill.problem_code(unpinned=policy == "locked"):
+        values = {"name": skill.reference, "reason": "", "winner": skill.shadowed_by}
+        return [Problem(code, values=values).fix]
     if skill.state == "excluded":
         return [say("Change `include`, `exclude` or `tags`: `satchel config list` says where")]
     if refusal is not None:
@@ -433,7 +430,10 @@ def _advice(
         advice.insert(0, render(failed["fix"]))
     if skill.is_tool and source is not None and not advice:
         advice.append(say("Run `{command}`", command=f"satchel try {source.tools[0]}"))
-    if standing in ("unlisted", "named", "shortened"):
+    if standing == "withheld":
+        command = f"satchel show --as-model {skill.reference}"
+        advice.append(say("Load it yourself: mention it, or run `{command}`", command=command))
+    elif standing in ("unlisted", "named", "shortened"):
         advice.append(say("Pin it: add `{name}` to `pin`, or raise `budget`", name=skill.name))
     elif standing == "full" and not advice:
         advice.append(_no_fix_needed(skill))

@@ -33,6 +33,8 @@ STATES = {
     "excluded": ("○", "dim"),
     "untrusted": ("?", "yellow"),
     "blocked": ("✗", "red"),
+    "unverified": ("✗", "red"),
+    "withheld": ("○", "cyan"),
     "modified": ("◐", "yellow"),
 }
 """State of a skill -> its mark and colour."""

@@ -35,6 +35,7 @@ TEMPLATES = {
     "untrusted": "The skill `{name}` is not trusted yet",
     "unpinned": "`{name}` is not offered: no lockfile pins it as it is",
     "blocked": "`{name}` is not offered: the scan blocks it",
+    "lock-broken": "`{name}` is not offered: the lockfile beside it is damaged",
 }
 """Note code -> message template."""
 

@@ -147,14 +147,17 @@ class VerdictCache:
 
     def remember(self, digest: str, report: ScanReport) -> None:
         """Cache the digest of a content that was not blocked."""
-        if report.verdict == "blocked":
-            return
+        if report.verdict != "blocked":
+            self.add(digest, has_programs=bool(report.inventory.programs))
+
+    def add(self, digest: str, *, has_programs: bool = False) -> None:
+        """Cache the digest of a content, or another text without line breaks, as checked."""
         with self._lock:
             known = self._known if self._known is not None else self._read()
             self._known = known
             if digest in known:
                 return
-            known[digest] = has_programs = bool(report.inventory.programs)
+            known[digest] = has_programs
             if self._folder:
                 with suppress(OSError):  # the cache is optional
                     os.makedirs(self._folder, mode=0o700, exist_ok=True)

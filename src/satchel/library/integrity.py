@@ -51,7 +51,7 @@ _RETRY_DELAY_S = 0.01
 _MAX_FILES_SHOWN = 3
 _MAX_CACHED_FILES = 100_000
 _MAX_QUICK_LOCK_BYTES = 128 * 1024
-"""Larger lockfiles are not read during a refresh."""
+"""Larger lockfiles are not read during a refresh, unless they changed."""
 _NO_LOCK: Lock = {}
 _DESKTOP_FILE, _DESKTOP_MAGIC = ".DS_Store", b"\0\0\0\x01Bud1"
 """The file that macOS writes into folders, and its first bytes."""
@@ -490,14 +490,19 @@ class IntegrityChecker:
     # --- locks ----------------------------------------------------------------------------
 
     def lock_problem(self, path: str, *, deep: bool = False) -> Problem | None:
-        """The problem of a damaged lockfile; a large one is read only when `deep`."""
+        """The problem of a damaged lockfile; a large one is read once, and again when `deep`."""
         stamp = _stamp(path)
-        if not stamp or (stamp[2] > _MAX_QUICK_LOCK_BYTES and not deep):
+        if not stamp:
+            return None
+        known = f"lock {path} {stamp}" if stamp[2] > _MAX_QUICK_LOCK_BYTES and not deep else ""
+        if known and self._scans.knows(known):
             return None
         try:
             self._lock_at(path)
         except LockBroken as exc:
             return Problem("lock-broken", path, values={"reason": exc.why})
+        if known and time.time_ns() - stamp[1] >= RACY_NS:
+            self._scans.add(known)
         return None
 
     def _entry(self, skill: Skill) -> LockEntry | None:

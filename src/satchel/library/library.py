@@ -244,7 +244,9 @@ class Library:
             NotFound: there is no such skill.
             SatchelError: it may not be used (`IntegrityChecker.check`).
         """
-        waits = (one for one in self.find(name) if one.state in ("untrusted", "blocked"))
+        waits = (
+            one for one in self.find(name) if one.state in ("untrusted", "blocked", "unverified")
+        )
         skill = self.get_skill(name) or next(waits, None)  # whose check raises the reason
         if skill is None:
             raise NotFound(

@@ -367,7 +367,8 @@ class LibraryScan:
             place.path, state.followed, own=place.trusted, project=place.boundary
         )
         locked = self.trust.locked
-        if sieve is None and not locked and trust.is_complete:
+        damaged = bool(place.lock) and self.integrity.lock_problem(place.lock) is not None
+        if sieve is None and not locked and trust.is_complete and not damaged:
             return lambda _head: "active"
 
         def state_of(head: SkillHeader) -> State:
@@ -375,6 +376,8 @@ class LibraryScan:
                 return "excluded"
             if not trust.trusts(head.id):
                 return "untrusted"
+            if damaged:
+                return "unverified"
             blocked = trust.blocked(head.id)
             if blocked and self.integrity.blocks(Skill(head, place.origin), blocked):
                 return "blocked"

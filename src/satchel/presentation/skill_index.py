@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 STATES = (
     "active", "full", "shortened", "named", "tools", "unlisted", "withheld", "untrusted",
-    "unpinned", "blocked", "broken", "shadowed", "excluded",
+    "unpinned", "blocked", "unverified", "broken", "shadowed", "excluded",
 )  # fmt: skip
 ACTIVE = frozenset(("full", "shortened", "named", "tools"))
 """States that the filter `active` includes; no skill has that state itself."""
@@ -468,7 +468,7 @@ def _is_done(job: BackgroundJob[bool], wait_s: float) -> bool:
 def count_unusable(satchel: Satchel) -> int:
     """Return the number of broken and blocked skills, as far as they were checked."""
     counts = index_of(satchel).counts.items()
-    return sum(count for key, count in counts if key[1] in ("broken", "blocked"))
+    return sum(count for key, count in counts if key[1] in ("broken", "blocked", "unverified"))
 
 
 def _in_order(

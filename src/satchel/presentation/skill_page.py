@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from satchel.skill.problems import Problem
     from satchel.store.agents import AgentVisibility, SkillAgent
 
-_WITHHELD_STATES = ("untrusted", "blocked")
+_WITHHELD_STATES = ("untrusted", "blocked", "unverified")
 
 
 class AgentRow(NamedTuple):

@@ -383,6 +383,7 @@ def _state_words(state: str, _reader: str) -> tuple[str, str, str]:
         ),
         "unpinned": (say("not locked"), say("The lockfile does not contain this content"), "warn"),
         "blocked": (say("blocked"), say("Models do not see it: the scan blocks it"), "bad"),
+        "unverified": (say("unverified"), say("The lockfile beside it is damaged"), "bad"),
         "broken": (say("broken"), say("It is not a valid skill"), "bad"),
         "shadowed": (say("shadowed"), say("Another skill has the same name"), ""),
         "excluded": (say("excluded"), say("A filter in the settings excludes it"), ""),

@@ -22,8 +22,9 @@ Source = Literal["builtin", "system", "user", "project", "global", "extra", "ser
 (`.agents/sys.skills`), the project's user (`.agents/skills`), the project (`skills/`, `.skills/`),
 the user's home, a configured path, or a server."""
 
-State = Literal["active", "shadowed", "untrusted", "blocked", "excluded"]
-"""Only `active` skills are offered."""
+State = Literal["active", "shadowed", "untrusted", "blocked", "unverified", "excluded"]
+"""Only `active` skills are offered. `unverified`: the lockfile beside it is damaged."""
+_CODES = {"blocked": "blocked", "unverified": "lock-broken", "shadowed": "shadowed"}
 
 
 class SkillOrigin(NamedTuple):
@@ -143,6 +144,23 @@ class Skill(NamedTuple):
         """False when the author set `user-invocable: false`."""
         return bool((self.head.extra or {}).get("user-invocable", True))
 
+    @property
+    def shown_state(self) -> str:
+        """Its state for people: `withheld` when only a person can load it."""
+        if self.state == "active" and not self.for_model and not self.is_tool:
+            return "withheld"
+        return self.state
+
+    def problem_code(self, *, unpinned: bool) -> str:
+        """The code of the problem because of which it is not offered; empty when there is none.
+
+        Args:
+            unpinned: Whether an untrusted skill is so because no lockfile pins it.
+        """
+        if self.state == "untrusted":
+            return "unpinned" if unpinned else "untrusted"
+        return _CODES.get(self.state, "")
+
     def read(self, verify: Callable[[bytes], None] | None = None) -> SkillDocument:
         """Read the whole file: fields, body and all problems.
 
@@ -176,7 +194,7 @@ class Skill(NamedTuple):
             "description": self.description,
             "source": self.source,
             "is_system": self.is_system,
-            "state": self.state,
+            "state": self.shown_state,
             "ref": self.ref,
             "path": self.path,
             "base_dir": self.base_dir,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
+from satchel.errors import Refused, SatchelError
 from satchel.i18n import Message
 from satchel.tools.framing import attribute, one_line, plural, printable
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from satchel.envelope import Envelope, ErrorCode
-    from satchel.errors import SatchelError
     from satchel.library import Library, Snapshot
     from satchel.skill import Problem, Skill
     from satchel.tools.base import ToolCall
@@ -52,6 +52,8 @@ def not_offered(call: ToolCall, library: Library, skill: Skill, waiting: str = "
         return call.fail("PERMISSION_DENIED", *untrusted_skill(library, skill))
     if skill.state == "blocked":
         return call.fail("PERMISSION_DENIED", *blocked_skill(skill))
+    if skill.state == "unverified":
+        return refuse_use(call, unverified_skill(library, skill))
     if skill.state == "shadowed":
         return call.fail(
             "NOT_FOUND",
@@ -89,6 +91,18 @@ def blocked_skill(skill: Skill) -> tuple[Message, Message]:
                 name=one_line(skill.reference, 100),
             )
         ),
+    )
+
+
+def unverified_skill(library: Library, skill: Skill) -> SatchelError:
+    """Why a skill beside a damaged lockfile cannot be used."""
+    try:
+        library.integrity.check(skill)
+    except SatchelError as exc:
+        return exc
+    return Refused(  # repaired since the last refresh
+        Message("`{path}` changed meanwhile", path=one_line(skill.reference, 100)),
+        Message("Try again"),
     )
 
 

@@ -294,7 +294,7 @@ class ReadFileTool(Tool):
         snapshot = self._library.snapshot()
         for skill in self._library.skills_containing(os.path.realpath(path)):
             found = snapshot.by_ref(skill.ref)
-            if found is not None and found.state in ("untrusted", "blocked", "shadowed"):
+            if found is not None and found.problem_code(unpinned=False):
                 return found
         return None
 

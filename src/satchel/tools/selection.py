@@ -222,10 +222,9 @@ def annotate_notes(
 
 
 def hidden_skill_note(skill: Skill, *, locked: bool) -> DetectorNote:
-    """The note why an untrusted or blocked skill is not offered."""
-    if skill.state == "blocked":
-        return DetectorNote("blocked", name=skill.name, typed=skill.reference)
-    return DetectorNote("unpinned" if locked else "untrusted", name=skill.name)
+    """The note why an untrusted, blocked or unverified skill is not offered."""
+    code = skill.problem_code(unpinned=locked)
+    return DetectorNote(code, name=skill.name, typed=skill.reference)
 
 
 def _missing_name(note: str) -> str:
@@ -251,7 +250,7 @@ def unavailable_skills(snapshot: Snapshot) -> tuple[Skill, ...]:
     found = (
         skill
         for skill in snapshot.hidden
-        if skill.state in ("untrusted", "blocked")
+        if skill.state in ("untrusted", "blocked", "unverified")
         and skill.for_model
         and not skill.is_tool
         and snapshot.get(skill.name) is None

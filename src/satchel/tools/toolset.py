@@ -16,7 +16,13 @@ from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, Settin
 from satchel.i18n import Message
 from satchel.tools.base import ResolvedCall, ToolCall
 from satchel.tools.framing import one_line
-from satchel.tools.lookup import blocked_skill, describe_problem, for_person, untrusted_skill
+from satchel.tools.lookup import (
+    blocked_skill,
+    describe_problem,
+    for_person,
+    untrusted_skill,
+    unverified_skill,
+)
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.schema import echo, read_arguments
 from satchel.tools.selection import SearchTool
@@ -91,6 +97,8 @@ class ProgramTools:
             return Refused(*untrusted_skill(self._library, skill))
         if skill.state == "blocked":
             return Refused(*blocked_skill(skill))
+        if skill.state == "unverified":
+            return unverified_skill(self._library, skill)
         if skill.state == "shadowed":
             return NotFound(
                 Message("The skill at `{ref}` is shadowed", ref=one_line(skill.ref, 200)),

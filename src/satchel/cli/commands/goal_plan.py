@@ -175,7 +175,7 @@ def _trust_first(context: CliContext, errors: Sequence[PlanProblem]) -> str:
         notes = [
             render(hidden_skill_note(skill, locked=library.is_unpinned(skill)))
             for skill in found
-            if skill.state in ("untrusted", "blocked")
+            if skill.state in ("untrusted", "blocked", "unverified")
         ]
         return say("; ").join(notes) or render(library.untrusted_notice())
     return ""

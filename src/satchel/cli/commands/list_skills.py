@@ -110,7 +110,7 @@ def _table(
     rows: list[list[str]] = []
     styles: list[list[str]] = []
     for skill in skills:
-        state = "modified" if skill.ref in modified else skill.state
+        state = "modified" if skill.ref in modified else skill.shown_state
         mark, colour = STATES[state]
         if state == "active" and skill.head.problems and _grave(skill.head.problems):
             mark, colour = "▲", "yellow"
@@ -127,7 +127,7 @@ def _table(
             mark,
             one_line(skill.name),
             one_line(skill.id) if skill.id != skill.name else "",
-            say(state) if states else "",
+            _state_word(state) if states else "",
             where,
             " ".join(source.tools) if source is not None else "",
             one_line(about),
@@ -143,6 +143,10 @@ def _table(
         styles.append([colour, "bold", "dim", colour, "dim"])
     head = ["", say("name"), say("id"), say("state"), say("source"), say("tools")]
     screen.table([*head, say("description")], rows, styles)
+
+
+def _state_word(state: str) -> str:
+    return say("user only") if state == "withheld" else say(state)
 
 
 def _grave(problems: Iterable[Problem]) -> int:
@@ -164,13 +168,17 @@ def _summary(
     problems = sum(PROBLEMS[item.code].severity == "warning" for item in noted)
     every = (*offered, *concealed)
     problems += sum(_grave(one.head.problems) for one in every if one.head.problems)
-    hidden = len(concealed) - untrusted - blocked
+    unverified = sum(skill.state == "unverified" for skill in concealed)
+    withheld = sum(skill.shown_state == "withheld" for skill in offered)
+    hidden = len(concealed) - untrusted - blocked - unverified
     waiting = say("not pinned") if policy == "locked" else say("untrusted")
     parts = [count_skills(len(offered))]
     for count, noun, command in (
+        (withheld, say("user only"), ""),
         (hidden, say("hidden"), "" if everything else "satchel list --all"),
         (untrusted, waiting, "satchel verify" if policy == "locked" else "satchel trust"),
         (blocked, say("blocked"), "satchel scan --all"),
+        (unverified, say("unverified"), "satchel doctor"),
         (modified, say("modified"), "satchel verify"),
         (broken, say("broken"), "" if problems else "satchel doctor"),
         (problems, say("problem") if problems == 1 else say("problems"), "satchel doctor"),
