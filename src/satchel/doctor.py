@@ -59,6 +59,8 @@ def diagnose(
         found += library.strays()
         for skill in progress if progress is not None else skills:
             found += _author_problems(skill)
+            # Of this machine, not of the files that were just checked.
+            found += (one for one in skill.problems if one.code == "tool-not-ready")
             content = content_problem(library, skill) if skill.ref not in tools.refused else None
             found += [content] if content is not None else []
     else:

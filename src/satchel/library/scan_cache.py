@@ -32,6 +32,7 @@ class ScanCache:
     """The cached locations of a cache folder."""
 
     def __init__(self, folder: str) -> None:
+        self.cache = folder
         self._folder = os.path.join(folder, "index")
 
     def load(self, location: Location, bounds: WalkLimits) -> tuple[LocationState | None, str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from satchel.errors import Blocked, SatchelError
+from satchel._unicode import replace_unprintable
+from satchel.errors import Blocked, BuildFailed, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.fingerprint import changed_error
+from satchel.library.readiness import not_ready
 from satchel.library.scanner import parent_folders
 from satchel.skill.document import MANIFEST
 from satchel.skill.manifest_parser import check_entry
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from satchel.skill.document import SkillHeader
     from satchel.skill.manifest import ToolManifest
     from satchel.skill.model import State
+
+
+_MAX_REASON_CHARS = 300
 
 
 class ToolSkill(NamedTuple):
@@ -91,7 +96,8 @@ class CheckedManifest(NamedTuple):
     @property
     def visible(self) -> tuple[Any, ...]:
         """What users see of it, to be compared."""
-        return self.source and self.source.digest, self.state, self.problems
+        why = str(self.error and self.error.message)
+        return self.source and self.source.digest, self.state, self.problems, why
 
 
 def check_manifest(
@@ -99,6 +105,7 @@ def check_manifest(
     folder: str,
     state_of: Callable[[SkillHeader], State],
     integrity: IntegrityChecker,
+    cache: str,
 ) -> CheckedManifest:
     """Check a skill.yaml and, if its skill is offered, the whole skill.
 
@@ -107,6 +114,7 @@ def check_manifest(
         folder: The skill's folder in it.
         state_of: Determines the state of a skill that was not verified.
         integrity: Verifies skills.
+        cache: The cache folder, with the results of builds.
     """
     path = state.path_of(folder)
     file = f"{path}/{MANIFEST}"
@@ -129,7 +137,7 @@ def check_manifest(
     skill = Skill(own or known.head, state.location.origin)
     source = ToolSkill(skill, reading.manifest, reading.description, known.digest)
     checked = CheckedManifest(source, state_of(skill.head), problems if own else NO_PROBLEMS)
-    return _verify(checked, source, integrity) if checked.state == "active" else checked
+    return _verify(checked, source, integrity, cache) if checked.state == "active" else checked
 
 
 def _unusable(*problems: Problem) -> CheckedManifest:
@@ -137,9 +145,9 @@ def _unusable(*problems: Problem) -> CheckedManifest:
 
 
 def _verify(
-    checked: CheckedManifest, source: ToolSkill, integrity: IntegrityChecker
+    checked: CheckedManifest, source: ToolSkill, integrity: IntegrityChecker, cache: str
 ) -> CheckedManifest:
-    """Verify a skill, including the skill.yaml that was read."""
+    """Verify a skill, including the skill.yaml that was read, and that its program can run."""
     skill = source.skill
     try:
         verified = integrity.check(skill, clean=False)  # a tool call cleans
@@ -152,4 +160,14 @@ def _verify(
         if skill.is_tool and state == "active":
             state = "untrusted"
         return checked._replace(state=state, problems=(*checked.problems, problem), error=exc)
-    return checked
+    exc = not_ready(source.manifest, skill.base_dir, verified.tree.digest, cache)
+    if exc is None:
+        return checked
+    reason = exc.message
+    if isinstance(exc, BuildFailed) and "\n" in reason:  # it quotes the build tool
+        text = replace_unprintable(" ".join(reason.split()), "\N{REPLACEMENT CHARACTER}")
+        reason = text[:_MAX_REASON_CHARS]
+    values = {"name": skill.reference, "reason": reason, "hint": exc.hint}
+    problem = Problem("tool-not-ready", skill.path, values=values)
+    head = skill.head._replace(problems=(*skill.head.problems, problem))
+    return checked._replace(source=source._replace(skill=skill._replace(head=head)), error=exc)

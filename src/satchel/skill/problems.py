@@ -177,6 +177,7 @@ _RULES = (
     ProblemRule("tool-name-taken", "warning", "The tool `{name}` is not offered: `{winner}` has one of that name", "Rename one of them"),
     ProblemRule("tool-name-packaged", "warning", "The tool `{name}` is not offered: `{winner}` has one of that name", "Rename it, or set `{switch}=false`"),
     ProblemRule("tool-not-offered", "warning", "The tools of `{name}` are not offered: {reason}", "Run `{command}`", {"command": "satchel show {name}"}),
+    ProblemRule("tool-not-ready", "error", "The tools of `{name}` are not offered: {reason}", "{hint}"),
     # Trigger tests: evals/triggers.yaml. The skill itself is as it was.
     ProblemRule("triggers-not-yaml", "warning", "It is not valid YAML: {reason}", "Correct it"),
     ProblemRule("triggers-refused", "warning", "It uses {what}, which is not supported", "Write the value in plain YAML"),

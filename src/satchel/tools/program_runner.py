@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING
+
+from satchel.errors import BuildFailed
+from satchel.library.readiness import save_build_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
     from satchel.settings import Settings
     from satchel.skill.manifest import ToolManifest
     from satchel.trace import Trace
+
+
+_NO_NETWORK = re.compile(r"dial tcp|i/o timeout|lookup |connection re|TLS|proxy", re.IGNORECASE)
 
 
 class ProgramRunner:
@@ -54,16 +61,24 @@ class ProgramRunner:
                 runtimes = self._runtimes = self._runtimes or Runtimes(
                     self._settings.paths.cache, settings=self._settings, tier=self._tier
                 )
-        return runtimes.prepare(
-            folder,
-            manifest,
-            digest=digest,
-            progress=self.progress,
-            confirm=confirm,
-            cancel=cancel,
-            seconds=seconds,
-            own=own,
-        )
+        cache = self._settings.paths.cache if digest else ""
+        try:
+            program = runtimes.prepare(
+                folder,
+                manifest,
+                digest=digest,
+                progress=self.progress,
+                confirm=confirm,
+                cancel=cancel,
+                seconds=seconds,
+                own=own,
+            )
+        except BuildFailed as exc:
+            if not _NO_NETWORK.search(exc.message):  # it may be there the next time
+                save_build_result(manifest, digest, cache, exc.message)
+            raise
+        save_build_result(manifest, digest, cache)
+        return program
 
     def run(self, request: RunRequest) -> RunResult:
         """Run one call.

@@ -12,7 +12,15 @@ from weakref import WeakKeyDictionary
 
 from satchel.catalogue import build_catalogue
 from satchel.envelope import ErrorInfo, failure
-from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, SettingsError, SkillBroken
+from satchel.errors import (
+    BuildFailed,
+    InvalidInput,
+    NotFound,
+    Refused,
+    SatchelError,
+    SettingsError,
+    SkillBroken,
+)
 from satchel.i18n import Message
 from satchel.tools.base import ResolvedCall, ToolCall
 from satchel.tools.framing import one_line
@@ -44,6 +52,9 @@ if TYPE_CHECKING:
     from satchel.trace import Trace
 
 
+_FIRST_BUILD_S = 30.0
+
+
 class ProgramTools:
     """The tools of tool skills, which change with the library."""
 
@@ -60,8 +71,40 @@ class ProgramTools:
         """The offered tools by name; the same table while nothing changed."""
         snapshot = self._library.tools()
         if self._made is None or self._made[0] is not snapshot:
+            if self._try_builds(snapshot):
+                snapshot = self._library.tools(refresh=True)  # without those that failed
             self._made = (snapshot, self._make(snapshot))
         return self._made[1]
+
+    def _try_builds(self, snapshot: ToolSnapshot) -> bool:
+        """Build the Go programs that were never built; whether one failed.
+
+        One that takes long, or that nothing is known about otherwise, is offered: its first call
+        builds it.
+        """
+        failed = False
+        for source in snapshot.skills:
+            if source.manifest.runtime != "go":
+                continue
+            from satchel.library.readiness import build_result
+            from satchel.runners.base import BuildStopped
+
+            skill, integrity = source.skill, self._library.integrity
+            try:
+                digest = integrity.check(skill).tree.digest
+                if build_result(source.manifest, digest, self._settings.paths.cache) is None:
+                    self._runner.prepare(
+                        skill.base_dir,
+                        source.manifest,
+                        digest,
+                        seconds=_FIRST_BUILD_S,
+                        own=integrity.is_own(skill),
+                    )
+            except BuildFailed:
+                failed = True
+            except (SatchelError, BuildStopped):
+                continue
+        return failed
 
     def _make(self, snapshot: ToolSnapshot) -> dict[str, Tool]:
         if not snapshot.tools:
