@@ -13,6 +13,7 @@ import struct
 
 from security.pieces import Sample, js, page, py, shell
 from security.samples_deeds import DEEDS
+from security.samples_tricks import TRICKS
 
 IP = "203.0.113.7"
 """An address that is kept for documentation."""
@@ -50,6 +51,7 @@ KEY_BODY = "\n".join(
 
 SAMPLES: dict[str, tuple[Sample, Sample]] = {
     **DEEDS,
+    **TRICKS,
     # --- commands
     "decode-and-run": (
         shell("echo aGVsbG8= | base64 -d | bash"),

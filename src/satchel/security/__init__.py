@@ -7,6 +7,7 @@ report.py              Finding, Inventory, ScanReport
 regions.py             Markdown -> prose, commands, code, hidden comments
 text_rules.py          text rules, encoded text, hidden characters, leaked credentials
 instruction_rules.py   side tasks, secrets sent to foreign hosts, texts that discuss attacks
+disguise_rules.py      code joined from pieces, look-alike packages, tools with a well-known name
 shell_rules.py         harmful combinations of shell commands
 python_analysis.py     data flow in Python code
 python_rules.py        harmful loops in Python code

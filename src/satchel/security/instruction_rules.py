@@ -16,7 +16,7 @@ from satchel.security.report import Finding
 from satchel.security.rules import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # --- secrets and hosts --------------------------------------------------------------------
 # A token belongs to the service that issued it. In the body of a request to another host it is
@@ -147,7 +147,9 @@ _STRONG = (
     r"|jailbreak\w*|exfiltrat\w+|(?:reverse|bind|web) shells?|phishing|anti-?patterns?|ctf|owasp"
     r"|mitre|backdoor\w*|trojan\w*|post-?exploitation|privilege escalation|persistence techniques?"
     r"|forensic\w*|incident response|threat (?:model|hunt|actor|intel)\w*|guardrails?)\b"
-    r"|攻击|恶意|注入|漏洞|越狱|木马"
+    r"|攻击|恶意|注入|漏洞|越狱|木马|骗局|诈骗|atacante|\bataque|malicios|estafa|злоумышлен|\bатак"
+    r"|вредонос|мошен|фишинг|攻撃|悪意|詐欺|フィッシング|angreifer|angriff|bösartig|schadcode|betrug"
+    r"|attaquant|malveillan|hameçonnage|공격|악성|피싱|사기"
 )
 _VILLAIN = re.compile(
     r"\b(?:attacker|evil|malicious|hacker|badguy)\.(?:com|net|org|io|tld|test)\b|attacker@|@kali\b",
@@ -231,7 +233,7 @@ def _quoted(region: Region, before: str, after: str) -> bool:
     """Whether a match in prose is in quotes."""
     if region.kind != "prose" or not before or not after:
         return False
-    return before[-1] in '"“「' and after[0] in '"”」,.…'
+    return before[-1] in "\"“„«「『'" and after[0] in "\"”“»」』',.…!"
 
 
 _SIDE_TASK = re.compile(
@@ -249,6 +251,18 @@ _SIDE_TASK = re.compile(
     re.IGNORECASE,
 )
 """Words that order a side task."""
+_CONSENT = re.compile(
+    r"\b(?:confirm(?:s|ed|ation)?|approv(?:e|es|ed|al)|agree[sd]?|consents?|sign(?:s|ed)?[ -]off"
+    r"|ask(?:s|ed)? (?:the|for|them|twice|first|again|before|who)|wait for)\b"
+    r"|确认|同意|批准|確認|承認|подтвержд|соглас|\bconfirm[aeo]|bestätig|zustimm|확인|동의",
+    re.IGNORECASE,
+)
+_NO_CONSENT = re.compile(
+    r"\b(?:without|no|not|never|don[’']?t|skip\w*|bypass\w*|regardless|even if)\b[^\n.]{0,40}"
+    r"(?:confirm|approv|agree|consent|ask|permission|question)|无需|不必|不用|without waiting"
+    r"|\b(?:sin|sem|sans|ohne|без) |せずに|없이",
+    re.IGNORECASE,
+)
 _COVER = re.compile(
     r"\bback(?:ing)?[ -]?(?:ed )?ups?\b|\b(?:audit\w*|complian\w+|telemetry|analytics"
     r"|safe-?keeping|archiv(?:e|al|ing)\b|record[- ]keeping|sync\w*|mirror\w*"
@@ -276,6 +290,13 @@ _MAX_INLINE_COMMANDS = 200
 """Per region."""
 _MAX_MENTIONS = 20
 """Mentions of one program in one page."""
+
+
+def is_side_task(words: str) -> bool:
+    """Whether words order something beside the task, and no person decides about it."""
+    if not _SIDE_TASK.search(words):
+        return False
+    return not _CONSENT.search(words) or bool(_NO_CONSENT.search(words))
 
 
 def find_orders(path: str, region: Region) -> Iterator[Finding]:
@@ -307,7 +328,7 @@ def _inline(path: str, region: Region) -> Iterator[Finding]:
             if (rule := issue_of(issue)) in _HARMFUL_RULES
             or (rule in _DISGUISED_RULES and _COVER.search(around))
         ]
-        if rules and _SIDE_TASK.search(around):
+        if rules and is_side_task(around):
             line = region.line + text.count("\n", 0, found.start())
             finding = Finding("side-task-harms", path, line, f"{rules[0]}: {command}"[:160])
             yield (
@@ -324,7 +345,7 @@ def order_in_fence(finding: Finding, region: Region) -> Finding | None:
     bad = rule in _HARMFUL_RULES or (
         rule in _DISGUISED_RULES and (_COVER.search(why) or _BARE.search(finding.evidence))
     )
-    if not bad or not _SIDE_TASK.search(why):
+    if not bad or not is_side_task(why):
         return None
     return finding._replace(rule="side-task-harms", evidence=f"{rule}: {finding.evidence}"[:160])
 
@@ -357,7 +378,7 @@ def find_linked_orders(
         for path, regions in pages:
             for region, at in _places(regions, name):
                 around = _around(region, at)
-                if _SIDE_TASK.search(around) and (alone or _COVER.search(around)):
+                if is_side_task(around) and (alone or _COVER.search(around)):
                     shown = f"{(alone or covered)[0]}: {program}"[:160]
                     line = region.line + region.text.count("\n", 0, at)
                     finding = Finding("side-task-harms", path, line, shown)
@@ -382,3 +403,82 @@ def _around(region: Region, at: int) -> str:
     end = len(region.text) if end < 0 else end
     before = region.text[max(0, at - _CONTEXT_CHARS) : min(end, at + 300)]
     return before if region.kind == "prose" else f"{region.heading}\n{region.above}\n{before}"
+
+
+# --- announced dangers --------------------------------------------------------------------
+# A skill for off-boarding deletes accounts, one for recycling wipes disks, and one for penetration
+# tests has attacks in its pages. What the description announces is no side task: in pages, which
+# people read, it is for review. Programs, hidden texts and secrecy stay blocked.
+
+_ANNOUNCED = {
+    "changes-accounts asks-to-lock-out asks-for-account": (
+        r"off-?board|on-?board|leaver|\baccounts?\b|\busers?['’]? (?:access|management)|\biam\b"
+        r"|access (?:review|control|management)|identit|provision|rotat|incident|\bservers?\b"
+        r"|harden|离职|账号|账户"
+    ),
+    "destroys-records deletes-work-files side-task-destroys asks-for-sabotage": (
+        r"off-?board|decommission|wip(?:e|es|ing)\b|eras|clean|delet|remov|purg|reset|tear|destroy"
+        r"|uninstall|dispos|sanitiz|retention|gdpr|migrat|restor|leaver|recycl|database"
+        r"|environment|离职|清理|删除"
+    ),
+    "destroys-data deletes-user-files": (
+        r"off-?board|decommission|wip(?:e|es|ing)\b|eras|partition|format|reinstall|sanitiz|leaver"
+        r"|\bdisks?\b|\bdrives?\b|recycl|uninstall|离职"
+    ),
+    "clears-traces asks-to-clear-tracks": r"\blogs?\b|disk space|retention|rotat",
+    "stops-guards switches-protection-off asks-to-lower-guard": (
+        r"firewall|anti-?virus|defender|selinux|apparmor|gatekeeper|\bsip\b|maintenance"
+        r"|troubleshoot|\bdebug|migrat|upgrade|driver|kernel"
+    ),
+    "many-requests floods-host asks-to-flood": (
+        r"\bload\b|stress|benchmark|performance|capacity|\bdos\b|resilien|chaos"
+    ),
+}
+"""Rules -> the words of a description that announces what they find."""
+_WORDS = {
+    rule: re.compile(words, re.IGNORECASE)
+    for rules, words in _ANNOUNCED.items()
+    for rule in rules.split()
+}
+_SECRECY = frozenset((
+    "acts-secretly", "hides-from-user", "takes-credentials-silently", "overrides-elsewhere",
+    "overrides-instructions", "image-address-carries-talk",
+))  # fmt: skip
+_TESTING = re.compile(
+    r"pen(?:etration)?[ -]?test|red[ -]?team|purple team|\bctf\b|capture the flag|malware analy"
+    r"|forensic|incident response|threat (?:hunt|intel|detect)|vulnerabilit|adversar|exploit"
+    r"|security (?:test|assess|audit|train|research|awareness|review|scan)|prompt injection"
+    r"|offensive|渗透|安全测试|安全培训",
+    re.IGNORECASE,
+)
+_AUTHORISED = re.compile(
+    r"\b(?:authori[sz](?:ed|ation)|permission|in[ -]scope|scope of|engagement|consent|lab"
+    r"|sandbox(?:ed)?|legal|isolated|evidence|chain of custody|responsible disclosure"
+    r"|remediat\w+|mitigat\w+)\b|授权|许可",
+    re.IGNORECASE,
+)
+
+
+def soften_announced(
+    findings: Iterable[Finding], pages: Sequence[tuple[str, Sequence[Region]]]
+) -> Iterator[Finding]:
+    """The findings; those in pages are for review where the skill's description announces them.
+
+    Args:
+        findings: Of the whole skill.
+        pages: Path and parts of each page of the skill.
+    """
+    front = next((parts[0].text for path, parts in pages if path == "SKILL.md" and parts), "")
+    paths = {path for path, _ in pages}
+    tests = bool(_TESTING.search(front)) and any(
+        _AUTHORISED.search(part.text) for _, parts in pages for part in parts
+    )
+    for finding in findings:
+        if finding.severity == "block" and finding.path in paths and RULES[finding.rule].talk:
+            rules = (finding.rule, finding.evidence.partition(":")[0])
+            words = [_WORDS[rule] for rule in rules if rule in _WORDS]
+            if (tests and finding.rule not in _SECRECY) or any(one.search(front) for one in words):
+                shown = f"{finding.rule}: {finding.evidence}"[:160]
+                yield finding._replace(rule="announced-danger", evidence=shown)
+                continue
+        yield finding

@@ -70,6 +70,11 @@ _WHOLE = frozenset(("sendall", "sendto", "sendmail", "send_message", "urlopen", 
 _SHELLS = frozenset(("os.system", "os.popen", "subprocess.getoutput", "commands.getoutput"))
 
 
+def _never_in_headers(labels: Labels) -> Labels:
+    """What no service asks for in a header: the whole environment, and files with credentials."""
+    return frozenset(one for one in labels if one == "env:*" or one.startswith("file:"))
+
+
 class PythonCall(NamedTuple):
     """A call with the labels of its parts."""
 
@@ -171,7 +176,10 @@ class PythonFindings:
         address = values[where] if len(values) > where else call.keywords.get("url", NONE)
         body = NONE.union(
             *(values if call.last in _WHOLE else values[where + 1 :]),
-            *(labels for key, labels in call.keywords.items() if key not in _SILENT),
+            *(
+                labels if key not in _SILENT else _never_in_headers(labels)
+                for key, labels in call.keywords.items()
+            ),
         )
         host = instruction_rules.host_of(self._url(node, where))
         marks = frozenset((f"host:{host}",)) if host else NONE

@@ -58,6 +58,9 @@ _INTERPRETERS = {
 }  # fmt: skip
 PROGRAMS = frozenset(("shell", "powershell", "python", "javascript", "code"))
 """Kinds of programs."""
+_PICTURES = (
+    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif", ".ico",
+)  # fmt: skip
 _FENCE = re.compile(r"[ \t>*+\-\d.]*?(`{3,}|~{3,})[ \t]*\{?\.?([\w+#-]*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _MAX_ABOVE_CHARS = 240
@@ -95,9 +98,11 @@ def regions_of(path: str, text: str) -> Iterator[Region]:
         title = os.path.basename(path).lower() != "skill.md"
         yield from _markdown(text, 1 if title else 2)
     elif kind == "prose":
+        if path.lower().endswith(_PICTURES):
+            yield Region("hidden", text, 1)  # of its metadata
         yield from _sections(text.split("\n"), 1, 1)
     else:
-        yield Region(kind, text, 1, script=kind in PROGRAMS)
+        yield from _with_unseen(Region(kind, text, 1, script=kind in PROGRAMS))
 
 
 def _markdown(text: str, top: int) -> Iterator[Region]:
@@ -137,7 +142,7 @@ def _sections(lines: list[str], first: int, top: int) -> Iterator[Region]:
             prose.append(line[:comment])
         if any(prose):
             text = "\n".join(prose)
-            yield Region("prose", text, started, heading, above)
+            yield from _with_unseen(Region("prose", text, started, heading, above))
             above = text[-_MAX_ABOVE_CHARS:]
         if fence is not None:
             end = _closing(lines, at + 1, fence[1])
@@ -159,7 +164,38 @@ def _sections(lines: list[str], first: int, top: int) -> Iterator[Region]:
             prose, started = [line], first + at
             at += 1
     if any(prose):
-        yield Region("prose", "\n".join(prose), started, heading, above)
+        yield from _with_unseen(Region("prose", "\n".join(prose), started, heading, above))
+
+
+_UNSEEN = (
+    ("]:", "prose", re.compile(
+        r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{0,9}<?[^\s>]{0,2000}>?[ \t]{1,9}(?:\(([^\n]{8,4000})\)"
+        r"|\"([^\"\n]{8,4000})\"|'([^'\n]{8,4000})')[ \t]{0,9}$", re.MULTILINE)),
+    ("<", "prose", re.compile(
+        r"<\w{1,20}\b[^>\n]{0,200}(?:\bhidden\b|display:\s{0,3}none|visibility:\s{0,3}hidden"
+        r"|font-size:\s{0,3}0|opacity:\s{0,3}0\b|color:\s{0,3}(?:#fff|white))[^>\n]{0,200}>([^<]{8,4000})",
+        re.IGNORECASE)),
+    ("<!--", "data", re.compile(r"<!--([^\0]{8,4000}?)-->")),
+    ("<", "data", re.compile(
+        r"<(?:desc|title|metadata|text|rdf:li|dc:\w{1,20})\b[^>\n]{0,200}>([^<]{8,4000})",
+        re.IGNORECASE)),
+)  # fmt: skip
+"""Plain word, kind of region, and what only models see of it: titles of link definitions, hidden
+elements, comments and descriptions of drawings."""
+
+
+def _with_unseen(region: Region) -> Iterator[Region]:
+    """A region, and the texts in it that only models see."""
+    yield region
+    hidden: list[Region] = []
+    for word, kind, pattern in _UNSEEN:
+        if region.kind != kind or word not in region.text:
+            continue
+        for found in pattern.finditer(region.text):
+            text = next(filter(None, found.groups()), "")
+            line = region.line + region.text.count("\n", 0, found.start())
+            hidden.append(region._replace(kind="hidden", text=text, line=line))
+    yield from sorted(hidden, key=lambda part: part.line)
 
 
 def _closing(lines: list[str], at: int, mark: str) -> int:

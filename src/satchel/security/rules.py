@@ -3,7 +3,7 @@
 A text rule matches where one of `any` matches, every one of `with` matches within `near`
 characters, and none of `unless` matches on the same line. `needs` and `also` are plain words: a
 text without one of each cannot match, which excludes most rules for most files without a regular
-expression.
+expression. A pattern may state its own words as `(?#word|word)` at its start.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def _read() -> dict[str, ScanRule]:
 
 def _rule(row: Mapping[str, Any], engine: str, table: Mapping[str, Any]) -> ScanRule:
     fragments = table.get("fragments", {})
+    patterns = _patterns(row.get("any", ()), fragments)
     kinds = (part for word in row.get("where", ()) for part in _GROUPS.get(word, (word,)))
     return ScanRule(
         id=row["id"],
@@ -103,9 +104,9 @@ def _rule(row: Mapping[str, Any], engine: str, table: Mapping[str, Any]) -> Scan
         owasp=tuple(row["owasp"]),
         engine=row.get("engine", engine),
         where=frozenset(kinds),
-        needs=tuple(row.get("needs", ())),
+        needs=tuple(row.get("needs", _stated_words(patterns))),
         also=tuple(row.get("also", ())),
-        any=_patterns(row.get("any", ()), fragments),
+        any=patterns,
         all=_patterns(row.get("with", ()), fragments),
         near=row.get("near", 0),
         unless=_patterns(row.get("unless", ()), fragments),
@@ -131,7 +132,9 @@ def compiled_pattern(text: str) -> re.Pattern[str]:
 
 @cache
 def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
-    """Words in a pattern, outside of brackets: every match contains one of each tuple."""
+    """Words in a pattern, stated or outside of brackets: a match contains one of each tuple."""
+    if stated := _stated_words((pattern,)):
+        return (stated,)
     words: list[tuple[str, ...]] = []
     depth = 0
     for part in _PARTS.findall(pattern):
@@ -144,11 +147,20 @@ def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
     return tuple(group for group in words if min(map(len, group)) > 2)
 
 
+def _stated_words(patterns: Sequence[str]) -> tuple[str, ...]:
+    """The words that the patterns state; none if one of them states no words."""
+    stated = [_STATED.match(pattern) for pattern in patterns]
+    if not all(stated):
+        return ()
+    return tuple(dict.fromkeys(word for found in stated if found for word in found[1].split("|")))
+
+
 def _lowered(found: re.Match[str]) -> str:
     r"""A letter in lower case; an escape such as `\S` is unchanged."""
     return found.group() if found.group().startswith("\\") else found.group().lower()
 
 
+_STATED = re.compile(r"\(\?#([^)]+)\)")
 _ESCAPE = re.compile(r"\\.|[A-Z]")
 _PARTS = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?:[\w '?|-]+\)[?*{]?"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from satchel.errors import SatchelError
 from satchel.i18n import Message
 from satchel.security import instruction_rules, python_analysis, shell_rules
+from satchel.security.disguise_rules import find_disguises
 from satchel.security.instruction_rules import downgrade, is_lesson, is_secret
 from satchel.security.payload_rules import find_payloads, inspect_binary
 from satchel.security.regions import PROGRAMS, is_program, kind_of, regions_of
@@ -122,7 +123,8 @@ def scan_tree(tree: Tree) -> ScanReport:
                 (file.path, Message("it cannot be read: {reason}", reason=reason))
             )
     skill.findings += _linked_orders(skill)
-    findings = tuple(_sorted(skill.findings))
+    announced = instruction_rules.soften_announced(skill.findings, skill.pages)
+    findings = tuple(_sorted([*announced]))
     return ScanReport(
         verdict=verdict_for(findings, skill.unscanned),
         findings=findings,
@@ -195,6 +197,7 @@ def _scan_text(skill: _SkillScan, path: str, text: str, kind: str, seen: list[Fi
         findings += find(path, region)
         findings += find_encoded(path, region)
         findings += instruction_rules.find_flows(path, region)
+        findings += find_disguises(path, region)
     findings = _in_context(findings, regions, path)
     lowered = " ".join((text.lower(), *(region.text.lower() for region in inner)))
     findings += find_secrets(path, text, lowered)
