@@ -10,6 +10,7 @@
     │   ├── Blocked              the security scan blocks a skill
     │   ├── Changed              a skill differs from what was locked or checked
     │   ├── Conflict             another change, or the user's own edits, would be lost
+    │   │   └── NameTaken        a skill would take the name of an installed one
     │   ├── Incomplete           a change was made only in part
     │   └── Unsandboxed          no sandbox is available, and the user requires one
     ├── SkillBroken              a file that should be a skill cannot be read as one
@@ -114,6 +115,15 @@ class Changed(Refused):
 
 class Conflict(Refused):
     """Another change, or the user's own edits, would be lost."""
+
+
+class NameTaken(Conflict):
+    """A skill would take the name of an installed one."""
+
+    def __init__(self, message: str, hint: str = "", *, suggestion: str = "") -> None:
+        super().__init__(message, hint)
+        self.suggestion = suggestion
+        """A free name."""
 
 
 class Incomplete(Refused):

@@ -253,3 +253,40 @@ def test_a_wrong_choice_of_many_says_how_many_there_are(empty):
         empty.skill(f"inbox/s{number:02}", SKILL.replace("meeting-notes", f"s{number:02}"))
     done = empty.run("install", "inbox", "--skill", "typo", COLUMNS="")
     assert (done.status, "`s11` and 8 more" in done.err) == (3, True)
+
+
+@pytest.fixture
+def twice(empty):
+    """An installed skill, and another one elsewhere with its name."""
+    text = "---\nname: pdf-forms\ndescription: Fills forms. Use for forms.\n---\n{} text\n"
+    for folder, word in (("ours/pdf-forms", "Our"), ("theirs/forms", "Foreign")):
+        path = empty.project.parent / folder
+        path.mkdir(parents=True)
+        (path / "SKILL.md").write_text(text.format(word))
+    assert empty.run("install", "../ours/pdf-forms", "--yes").status == 0
+    return empty
+
+
+def test_a_name_that_is_taken_is_refused_without_a_terminal(twice):
+    done = twice.run("install", "../theirs/forms", "--yes")
+    assert done.status == 4
+    assert "`pdf-forms` is the name of the skill in" in done.err
+    assert "hint: Install it under another name with `--id forms`" in done.err
+    assert "Our text" in twice.run("show", "--as-model", "pdf-forms").out
+    assert twice.run("install", "../theirs/forms", "--id", "forms", "--yes").status == 0
+    assert "Our text" in twice.run("show", "--as-model", "pdf-forms").out
+    assert "Foreign text" in twice.run("show", "--as-model", "forms").out
+
+
+def test_a_terminal_offers_another_name_for_a_name_that_is_taken(twice):
+    seen = twice.on_a_terminal("install", "../theirs/forms", answer="y\r")
+    assert "Install it as `forms`?" in seen
+    assert "Our text" in twice.run("show", "--as-model", "pdf-forms").out
+    assert "Foreign text" in twice.run("show", "--as-model", "forms").out
+
+
+def test_a_skill_of_the_project_hides_one_of_the_user_only_by_a_chosen_id(twice):
+    assert twice.run("install", "../ours/pdf-forms", "--scope", "user", "--yes").status == 0
+    assert twice.run("remove", "pdf-forms", "--yes").status == 0
+    assert twice.run("install", "../theirs/forms", "--yes").status == 4
+    assert twice.run("install", "../theirs/forms", "--id", "pdf-forms", "--yes").status == 0

@@ -374,6 +374,8 @@ class SelectedSkill(NamedTuple):
     description: str = ""
     renames: bool = False
     """Whether the `name` in its frontmatter becomes the id too."""
+    is_chosen: bool = False
+    """Whether the user gave the id."""
 
 
 def select_skills(
@@ -475,7 +477,9 @@ def with_ids(found: Sequence[FoundSkill], given: str = "") -> list[SelectedSkill
         renames = bool(given) and item.name != given and item.file != MANIFEST
         if renames:
             notes.append(say("The skill `{name}` is renamed to `{id}`", name=item.name, id=given))
-        picks.append(SelectedSkill(skill_id, item.path, tuple(notes), item.description, renames))
+        picks.append(
+            SelectedSkill(skill_id, item.path, tuple(notes), item.description, renames, bool(given))
+        )
     return picks
 
 

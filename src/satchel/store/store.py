@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from satchel.errors import Blocked, Incomplete, InvalidInput, NotFound, SatchelError
+from satchel.errors import Blocked, Incomplete, InvalidInput, NameTaken, NotFound, SatchelError
 from satchel.i18n import join_names, say
 from satchel.library.lockfile import LockedSource, read_lock
 from satchel.skill.file_tree import FolderTree, MemoryTree
@@ -201,11 +201,40 @@ class Store:
             for at, pick in enumerate(wanted):
                 if progress is not None:
                     progress(pick.id, at, len(wanted))
-                yield builder.from_source(pick, bundle, signer=self._signer)
+                step = builder.from_source(pick, bundle, signer=self._signer)
+                taken = self._name_taken(step, pick, builder.lock) if step.kind == "add" else None
+                yield builder.refused(step.id, taken) if taken is not None else step
             if progress is not None:
                 progress("", len(wanted), len(wanted))
 
         return self._plan("import", steps)
+
+    def _name_taken(self, step: ChangeStep, pick: SelectedSkill, lock: Lock) -> NameTaken | None:
+        """The error for a new skill with the name of an installed one, which it would replace.
+
+        A project's skill may hide one of the user only under an id that was chosen.
+        """
+        target, wanted = self.scope.target(step.id), step.name.casefold()
+        folders = [
+            self.scope.target(key) for key, entry in lock.items() if entry.name.casefold() == wanted
+        ]
+        for skill in self._library.named(step.name) if self._library is not None else ():
+            is_here = os.path.dirname(skill.base_dir) == self.scope.folder
+            is_users = skill.source == "global" and self.scope.name == "project"
+            if is_here or (is_users and not pick.is_chosen):
+                folders.append(skill.base_dir)
+        other = next((one for one in folders if one != target), None)
+        if other is None:
+            return None
+        number, free = 2, step.id
+        while free == step.name or os.path.lexists(self.scope.target(free)):
+            number, free = number + 1, f"{step.name}-{number}"
+        return NameTaken(
+            say("`{name}` is the name of the skill in `{path}`, which the new one would replace",
+                name=step.name, path=other),
+            say("Install it under another name with `--id {id}`", id=free),
+            suggestion=free,
+        )  # fmt: skip
 
     @_recovering
     def plan_remove(self, names: Iterable[str]) -> ChangePlan:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from satchel.cli.context import ProgressBar, command, no_such
+from satchel.cli.console import one_line
+from satchel.cli.context import ProgressBar, command, confirm, no_such
 from satchel.cli.options import AnyPath, all_option, cannot_combine, flag_option, missing
 from satchel.cli.plan_prompt import change_options, confirm_and_apply, open_store
+from satchel.errors import NameTaken
 from satchel.i18n import render, say
 from satchel.library.lockfile import LockedSource
 from satchel.skill.file_tree import MemoryTree
@@ -63,9 +67,26 @@ def install(
         return _install_locked(context, store, frozen=frozen, **decision)
     status = 0
     for source in sources:
-        with _plan(context, store, source, **chosen) as plan:
+        with ExitStack() as held:
+            plan = held.enter_context(_plan(context, store, source, **chosen))
+            if name := _other_name(context, plan, **decision):
+                held.close()
+                again = {**chosen, "skill_id": name}
+                plan = held.enter_context(_plan(context, store, source, **again))
             status = confirm_and_apply(context, store, plan, **decision) or status
     return status
+
+
+def _other_name(context: CliContext, plan: ChangePlan, **decision: Any) -> str:
+    """A free name for a single skill whose name is taken, when the user accepts it."""
+    error = plan.steps[0].error if len(plan.steps) == 1 else None
+    if not isinstance(error, NameTaken) or not sys.stdin.isatty():
+        return ""
+    if decision["yes"] or decision["dry_run"] or decision["as_json"]:
+        return ""
+    context.err.line(one_line(error.message), "yellow")
+    question = say("Install it as `{name}`?", name=error.suggestion)
+    return error.suggestion if confirm(context, question) else ""
 
 
 def _install_locked(context: CliContext, store: Store, *, frozen: bool, **decision: Any) -> int:
