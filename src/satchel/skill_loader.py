@@ -9,17 +9,19 @@ skills.get_skill_content("pdf-forms")  # for the result of a tool call
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import TYPE_CHECKING
 
 from satchel.catalogue.budget import sentence_ends, shorten
 from satchel.catalogue.render import clean
-from satchel.errors import NotFound
-from satchel.library import Library
+from satchel.errors import NotFound, SatchelError
+from satchel.library import Library, TrustStore
+from satchel.library.fingerprint import VerdictCache
 from satchel.project import Notices
+from satchel.settings import find_paths
 
 if TYPE_CHECKING:
-    import os
-
     from satchel.skill.model import Skill
 
 _MAX_DESCRIPTION_CHARS = 1_024
@@ -35,7 +37,9 @@ class SkillLoader:
         Args:
             skills_dir: A folder whose folders are skills. There are no skills if it is missing.
         """
-        self._library = Library([skills_dir])
+        paths = find_paths(os.environ)  # where accepted risks and earlier scans are
+        trust = TrustStore(os.path.join(paths.state, "trust.json") if paths.state else None)
+        self._library = Library([skills_dir], trust=trust, scans=VerdictCache(paths.cache))
         self._library.on_change(Notices(self._library))
         self._library.refresh()
 
@@ -48,8 +52,7 @@ class SkillLoader:
     def get_skill_content(self, name: str) -> str | None:
         """The text of a skill without its frontmatter, read now; None without such a skill.
 
-        Raises:
-            SatchelError: the scan blocks it, or it cannot be read.
+        None also for a skill that the scan blocks, or that cannot be read; the reason is logged.
         """
         self._library.refresh()
         skill = self._library.get_skill(name)
@@ -58,6 +61,9 @@ class SkillLoader:
         try:
             return self._library.load_content(name).strip()
         except NotFound:
+            return None
+        except SatchelError as exc:
+            logging.getLogger("satchel").warning("%s", exc.message)
             return None
 
     def list_skills(self) -> list[str]:
