@@ -425,6 +425,7 @@ _ANNOUNCED = {
         r"off-?board|decommission|wip(?:e|es|ing)\b|eras|partition|format|reinstall|sanitiz|leaver"
         r"|\bdisks?\b|\bdrives?\b|recycl|uninstall|离职"
     ),
+    "encrypts-user-files asks-to-encrypt": r"\bencrypt|\barchiv",
     "clears-traces asks-to-clear-tracks": r"\blogs?\b|disk space|retention|rotat",
     "stops-guards switches-protection-off asks-to-lower-guard": (
         r"firewall|anti-?virus|defender|selinux|apparmor|gatekeeper|\bsip\b|maintenance"
