@@ -53,8 +53,12 @@ _SHORT = re.compile(
     r"""("[^"\\\n]{1,24}"|'[^'\\\n]{1,24}')"""
 )
 
+_NAMED_LIST = re.compile(
+    rf"\b(?:const|let|var)\s{{1,3}}(\w{{1,30}})\s{{0,3}}=\s{{0,3}}"
+    rf"(\[\s{{0,9}}{_TEXT}(?:\s{{0,9}},\s{{0,9}}{_TEXT}){{1,80}}\s{{0,9}}\])"
+)
 _MAX_SHORT = 40
-"""Names of short texts that are inserted where they are used."""
+"""Names of short texts and lists that are inserted where they are used."""
 _TEMPLATE = re.compile(r"""\$\{\s{0,3}["']([^"'\n]{1,24})["']\s{0,3}\}""")
 _TELLING = re.compile(
     r"child_process|execsync|execfile|spawnsync|\bspawn\b|\brequire\b|\beval\b|\bconstructor\b"
@@ -85,6 +89,11 @@ def _with_values(text: str) -> str:
         names = "|".join(map(re.escape, values))
         used = re.compile(rf"(?<=[+\[(,{{])(\s{{0,3}})({names})(?=\s{{0,3}}[+\]),}}])")
         text = used.sub(lambda found: found[1] + values[found[2]], text)
+    lists = dict(_NAMED_LIST.findall(text)[:_MAX_SHORT])
+    if lists:
+        names = "|".join(map(re.escape, lists))
+        used = re.compile(rf"\b({names})(?=(?:\.reverse\(\))?\.join\()")
+        text = used.sub(lambda found: lists[found[1]], text)
     return text
 
 
