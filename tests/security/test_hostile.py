@@ -16,9 +16,9 @@ PATIENCE = 13.0
 
 
 def scanned(content: dict[str, bytes]):
-    started = time.monotonic()
+    started = time.process_time()
     report = scan_tree(MemoryTree(content))
-    assert time.monotonic() - started < PATIENCE
+    assert time.process_time() - started < PATIENCE
     return report
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from satchel.security import shell_rules
@@ -17,6 +18,8 @@ from satchel.security.rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from satchel.security.report import TimeBudget
 
 # --- secrets and hosts --------------------------------------------------------------------
 # A token belongs to the service that issued it. In the body of a request to another host it is
@@ -117,11 +120,12 @@ def find_flows(path: str, region: Region) -> Iterator[Finding]:
         return
     if not _CALL.search(text):
         return
-    at = 0
+    at = counted = 0
+    number = region.line
     for line in text.replace("\\\n", "\\ ").split("\n"):
-        number = region.line + text.count("\n", 0, at)
-        at += len(line) + 1
-        if len(line) > 4000 or "$" not in line or line.lstrip().startswith("#"):
+        number += text.count("\n", counted, at)
+        counted, at = at, at + len(line) + 1
+        if "$" not in line or line.lstrip().startswith("#"):
             continue
         call = _CALL.search(line)
         if call is None:
@@ -188,6 +192,8 @@ _LIST = re.compile(
 """Lines above an item in a list of things not to do."""
 _ADDRESS = re.compile(r"[a-z+]{2,12}://\S+|\b[\w-]{1,63}(?:\.[\w-]{1,63}){2,8}")
 """Hosts and paths, which are ignored when a page is classified."""
+_MAX_LINE_CHARS = 4000
+"""Of a longer line, the part before a match is searched for words about attacks."""
 _PAGES = frozenset(("prose", "plain", "shell", "powershell", "python", "javascript", "code", "data",
                     "decoded"))  # fmt: skip
 
@@ -207,14 +213,14 @@ def is_example(region: Region, path: str, start: int, end: int) -> bool:
     if region.script or region.kind not in _PAGES:
         return False
     text = region.text
-    line_start = text.rfind("\n", 0, start) + 1
+    reach = max(0, start - _MAX_LINE_CHARS)
+    line_start = max(text.rfind("\n", reach, start) + 1, reach)
     before = text[max(line_start, start - 200) : start]
     if _FORBIDS.search(_ADDRESS.sub(" ", before)):
         return True
     if _LIST.search(text[max(0, line_start - 600) : line_start]):
         return True
-    line_end = text.find("\n", end)
-    after = text[end : min(line_end if line_end >= 0 else len(text), end + 200)]
+    after = text[end : end + 200].partition("\n")[0]
     around = text[max(0, line_start - 240) : line_start] + before + " " + after
     if _LESSON.search(_ADDRESS.sub(" ", around)) or _quoted(region, before, after):
         return True
@@ -283,13 +289,11 @@ _HARMFUL_RULES = frozenset((
 """Rules that are harmful as a side task."""
 _DISGUISED_RULES = frozenset(("uploads-given-file", "uploads-file", "collector-address"))
 """Rules that are legitimate in many skills: harmful with a pretext."""
-_INLINE = re.compile(r"`[;$ ]{0,3}([^`\n]{6,300})`")
+_INLINE = re.compile(r"`[;$ ]{0,3}([^`\n]{1,300})`")
 _BARE = re.compile(r"(?:://|^|\s)(?:\d{1,3}\.){3}\d{1,3}\b")
 _CONTEXT_CHARS = 240
-_MAX_INLINE_COMMANDS = 200
-"""Per region."""
-_MAX_MENTIONS = 20
-"""Mentions of one program in one page."""
+_MAX_ORDERS = 6
+"""Per region: one that is discussed, and as many as a report has."""
 
 
 def is_side_task(words: str) -> bool:
@@ -299,11 +303,15 @@ def is_side_task(words: str) -> bool:
     return not _CONSENT.search(words) or bool(_NO_CONSENT.search(words))
 
 
-def find_orders(path: str, region: Region) -> Iterator[Finding]:
-    """Harmful side tasks with a command in the page itself."""
+def find_orders(path: str, region: Region, budget: TimeBudget) -> Iterator[Finding]:
+    """Harmful side tasks with a command in the page itself.
+
+    Raises:
+        OutOfTime: the time budget is exceeded.
+    """
     if region.kind in {"prose", "hidden", "front"}:
         if "`" in region.text:
-            yield from _inline(path, region)
+            yield from islice(_inline(path, region, budget), _MAX_ORDERS)
     elif region.kind in {"shell", "plain"}:
         for issue in shell_rules.find_shell_issues(path, region):
             kept = issue if RULES[issue.rule].severity == "block" else order_in_fence(issue, region)
@@ -311,16 +319,14 @@ def find_orders(path: str, region: Region) -> Iterator[Finding]:
                 yield kept
 
 
-def _inline(path: str, region: Region) -> Iterator[Finding]:
+def _inline(path: str, region: Region, budget: TimeBudget) -> Iterator[Finding]:
     text = region.text
-    left = _MAX_INLINE_COMMANDS
+    discussed = False
     for found in _INLINE.finditer(text):
+        budget.check()
         command = found[1]
         if command.partition(" ")[0] not in shell_rules.STARTS:
             continue
-        left -= 1
-        if left < 0:
-            return
         around = text[max(0, found.start() - _CONTEXT_CHARS) : found.end() + 80]
         rules = [
             rule
@@ -331,11 +337,11 @@ def _inline(path: str, region: Region) -> Iterator[Finding]:
         if rules and is_side_task(around):
             line = region.line + text.count("\n", 0, found.start())
             finding = Finding("side-task-harms", path, line, f"{rules[0]}: {command}"[:160])
-            yield (
-                downgrade(finding)
-                if is_example(region, path, found.start(), found.end())
-                else finding
-            )
+            if not is_example(region, path, found.start(), found.end()):
+                yield finding
+            elif not discussed:
+                discussed = True
+                yield downgrade(finding)
 
 
 def order_in_fence(finding: Finding, region: Region) -> Finding | None:
@@ -361,6 +367,7 @@ def find_linked_orders(
     pages: Sequence[tuple[str, Sequence[Region]]],
     issues: Mapping[str, Sequence[str]],
     calls: Mapping[str, Sequence[str]],
+    budget: TimeBudget,
 ) -> Iterator[Finding]:
     """Side tasks that start a harmful program.
 
@@ -368,6 +375,10 @@ def find_linked_orders(
         pages: Path and parts of each page of the skill.
         issues: Path of a program -> ids of the rules that it breaks.
         calls: Path of a program -> paths of the programs that it names.
+        budget: The time budget.
+
+    Raises:
+        OutOfTime: the time budget is exceeded.
     """
     for program in dict.fromkeys((*issues, *calls)):
         rules = {rule for one in (program, *calls.get(program, ())) for rule in issues.get(one, ())}
@@ -376,32 +387,34 @@ def find_linked_orders(
             continue
         name = program.rpartition("/")[2]
         for path, regions in pages:
+            budget.check()
+            discussed = False
             for region, at in _places(regions, name):
                 around = _around(region, at)
                 if is_side_task(around) and (alone or _COVER.search(around)):
                     shown = f"{(alone or covered)[0]}: {program}"[:160]
                     line = region.line + region.text.count("\n", 0, at)
                     finding = Finding("side-task-harms", path, line, shown)
-                    soft = is_example(region, path, at, at + len(name))
-                    yield downgrade(finding) if soft else finding
-                    break
+                    if not is_example(region, path, at, at + len(name)):
+                        yield finding
+                        break
+                    if not discussed:
+                        discussed = True
+                        yield downgrade(finding)
 
 
 def _places(regions: Sequence[Region], name: str) -> Iterator[tuple[Region, int]]:
-    left = _MAX_MENTIONS
     for region in regions:
         at = region.text.find(name)
-        while at >= 0 and left:
+        while at >= 0:
             yield region, at
-            left -= 1
             at = region.text.find(name, at + 1)
 
 
 def _around(region: Region, at: int) -> str:
     """The words before and beside a place; above a fence those of the page."""
-    end = region.text.find("\n", at)
-    end = len(region.text) if end < 0 else end
-    before = region.text[max(0, at - _CONTEXT_CHARS) : min(end, at + 300)]
+    end = region.text.find("\n", at, at + 300)
+    before = region.text[max(0, at - _CONTEXT_CHARS) : end if end >= 0 else at + 300]
     return before if region.kind == "prose" else f"{region.heading}\n{region.above}\n{before}"
 
 

@@ -175,6 +175,8 @@ def inspect_binary(path: str, data: bytes) -> tuple[list[Finding], str] | None:
     if suffix in _BYTECODE:
         return [Finding("bytecode", path)], Message("it is not text")
     kind = _kind(data)
+    if kind == "media" and b"\0" not in data:
+        return None  # `BM` and `ID3` begin words too
     if kind == "":
         if suffix == ".tar" or data[257:262] == b"ustar":
             kind = "archive"
@@ -185,6 +187,11 @@ def inspect_binary(path: str, data: bytes) -> tuple[list[Finding], str] | None:
         if b"\0" not in data[:8192]:
             return None
     return [*_binary_findings(path, suffix, kind, data)], _unscanned_reason(suffix, kind)
+
+
+def is_recognised(data: bytes) -> bool:
+    """Whether a file begins as a known kind of binary files does."""
+    return bool(_kind(data))
 
 
 def _kind(data: bytes) -> str:

@@ -23,7 +23,7 @@ from satchel.security.python_rules import (
     constant_text,
     is_assembled,
 )
-from satchel.security.report import Finding
+from satchel.security.report import Finding, OutOfTime
 from satchel.security.shell_rules import names_fixed_host
 
 if TYPE_CHECKING:
@@ -270,7 +270,6 @@ def _takes_shell(call: PythonCall) -> bool:
     return call.name in _SHELLS or any(one.arg == "shell" for one in call.node.keywords)
 
 
-MAX_MODULE_CHARS = 1 << 20
 _WORTH = re.compile(
     r"\b(?:exec|eval|compile|system|popen|subprocess|environ|getenv|urlopen|requests|httpx|aiohttp"
     r"|socket|marshal|pickle|ctypes|meta_path|path_hooks|authorized_keys|LaunchAgents|bashrc|zshrc"
@@ -303,38 +302,82 @@ class Module(NamedTuple):
     """Texts that it passes to a shell."""
     secrets: frozenset[str]
     """Environment variables and credential files that it reads."""
+    is_whole: bool = True
+    """Whether all of it could be parsed."""
 
 
-def read_python(path: str, region: Region, budget: TimeBudget) -> Module | None:
-    """Analyse a module or an excerpt; None when it cannot be parsed.
-
-    Raises:
-        RecursionError: it is nested too deeply.
-        MemoryError: the same, from the parser.
-    """
+def read_python(path: str, region: Region, budget: TimeBudget) -> Module:
+    """Analyse a module or an excerpt; what cannot be parsed is left out."""
     may_harm = region.script and python_rules.prefilter(region.text)
     follows = bool(_WORTH.search(region.text))
     if not follows and not may_harm:
         return Module((), (), frozenset())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            tree = ast.parse(_plain(region.text))
-        except (SyntaxError, ValueError):
-            return None
-    budget.check()
+    tree, is_whole = _parsed(_plain(region.text), budget, in_parts=region.script)
     reader = _PythonReader(path, region, tree)
-    if follows:
-        reader.read(tree, budget)
-    if may_harm:
-        reader.found.quiet = False
-        for rule, line, shown in python_rules.PythonIssues(tree, reader.names, region.text).all():
-            reader.found.report_line(line, rule, shown)
+    try:
+        if follows:
+            reader.read(tree, budget)
+        if may_harm:
+            reader.found.quiet = False
+            for hit in python_rules.PythonIssues(tree, reader.names, region.text).all():
+                rule, line, shown = hit
+                reader.found.report_line(line, rule, shown)
+    except (RecursionError, MemoryError, OutOfTime):
+        is_whole = False
     return Module(
         tuple(dict.fromkeys(reader.found.findings)),
         tuple(reader.found.commands),
         frozenset(reader.secrets),
+        is_whole,
     )
+
+
+_MAX_PARTS = 2000
+"""Statements of a module that are parsed one by one."""
+
+
+def _parsed(text: str, budget: TimeBudget, *, in_parts: bool) -> tuple[ast.Module, bool]:
+    """Parse a module, else each of its statements that can be parsed; and whether that was all.
+
+    A statement that breaks no rule without its syntax, such as `print 1`, may be missing.
+    """
+    tree = _parsed_part(text)
+    budget.check()
+    if tree is not None or not in_parts:
+        return tree or ast.Module([], []), tree is not None
+    whole = ast.Module([], [])
+    lines = text.split("\n")
+    starts = [
+        at
+        for at, line in enumerate(lines)
+        if line[:1] not in _INNER
+        and not line.startswith(_GO_ON)
+        and not (at and lines[at - 1].startswith("@"))
+    ]
+    is_whole = len(starts) <= _MAX_PARTS
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True) if is_whole else ():
+        part = "\n".join(lines[start:end])
+        tree = _parsed_part(part)
+        budget.check()
+        if tree is not None:
+            whole.body += ast.increment_lineno(tree, start).body
+        elif _WORTH.search(part) or python_rules.prefilter(part):
+            is_whole = False
+    return whole, is_whole
+
+
+_INNER = frozenset(("", " ", "\t", "#", ")", "]", "}", "'", '"'))
+_GO_ON = ("else", "elif ", "except", "finally")
+"""How a line begins that does not begin a statement."""
+
+
+def _parsed_part(text: str) -> ast.Module | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
 
 
 def _plain(text: str) -> str:

@@ -10,6 +10,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from satchel.security.report import OutOfTime
 from satchel.security.shell_rules import is_generated_path, is_home, is_work, names_fixed_host
 
 if TYPE_CHECKING:
@@ -187,9 +188,8 @@ _SAME = frozenset((
     "list", "walk", "scandir", "listdir", "iterdir", "str", "glob", "iglob", "rglob", "absolute",
 ))  # fmt: skip
 _MAX_PATH_DEPTH = 8
-_MAX_LOOP_NODES = 4000
-_MAX_LOOPS = 300
-"""Also of functions."""
+_MAX_VISITED_NODES = 1_000_000
+"""Of the bodies of all loops of a module: nested ones are visited again."""
 
 
 RuleHit = tuple[str, int, str]
@@ -220,13 +220,18 @@ class PythonIssues:
         self.tree = tree
         self.names = names
         self.away = names_fixed_host(text)
+        self.visited = 0
         self.values: dict[str, ast.expr] = {}
         self.bodies: dict[str, _Body] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.loops: list[ast.For | ast.While | ast.AsyncFor] = []
 
     def all(self) -> Iterator[RuleHit]:
-        """The issues, in the order of the loops."""
+        """The issues, in the order of the loops.
+
+        Raises:
+            OutOfTime: its loops are too large.
+        """
         calls: list[ast.Call] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.For | ast.While | ast.AsyncFor):
@@ -237,8 +242,8 @@ class PythonIssues:
                 self.values[node.targets[0].id] = node.value
             elif isinstance(node, ast.Call):
                 calls.append(node)
-        self.functions = {one.name: one for one in self.names.functions[:_MAX_LOOPS]}
-        for loop in self.loops[:_MAX_LOOPS]:
+        self.functions = {one.name: one for one in self.names.functions}
+        for loop in self.loops:
             if isinstance(loop, ast.While):
                 yield from self._endless(loop)
             else:
@@ -251,12 +256,11 @@ class PythonIssues:
         words: set[str] = set()
         names: set[str] = set()
         leaves = False
-        count = 0
+        if self.visited > _MAX_VISITED_NODES:
+            raise OutOfTime
         for part in body:
             for node in ast.walk(part):
-                count += 1
-                if count > _MAX_LOOP_NODES:
-                    return _Body(frozenset(calls), frozenset(words), frozenset(names), leaves=True)
+                self.visited += 1
                 if isinstance(node, ast.Name):
                     names.add(node.id)
                 elif isinstance(node, ast.Call):

@@ -72,18 +72,21 @@ _SOURCES = frozenset((
 
 def kind_of(path: str, start: str) -> str:
     """The kind of a file, by its name, else by its first line."""
+    return known_kind(path, start) or "prose"
+
+
+def known_kind(path: str, start: str) -> str:
+    """As `kind_of`; empty when neither name nor first line tells."""
     name = os.path.basename(path).lower()
     stem, suffix = os.path.splitext(name)
     kind = _KINDS.get(suffix[1:] if suffix else stem)
     if kind is not None:
         return kind
     found = _SHEBANG.match(start)
-    if found:
-        return _INTERPRETERS.get(found[1], "shell")
-    return "prose"
+    return _INTERPRETERS.get(found[1], "shell") if found else ""
 
 
-def is_program(path: str, kind: str) -> bool:
+def is_program_file(path: str, kind: str) -> bool:
     """Whether a file is a program."""
     suffix = os.path.splitext(path)[1].lower()[1:] or os.path.basename(path).lower()
     return kind in PROGRAMS and suffix not in _SOURCES

@@ -1,7 +1,8 @@
 """Scan reports: findings, inventory, verdict.
 
-The verdict `blocked` takes precedence over `incomplete`, which means that a part was not scanned.
-No verdict is a guarantee.
+The verdict `blocked` takes precedence over `incomplete`, which means that a file was not scanned
+that is no text. Text that was not scanned is a blocking finding, of the rule `not-examined`. No
+verdict is a guarantee.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
     from satchel.security.rules import ScanRule, Severity
 
-SCAN_TIMEOUT_S = 10.0
-"""Per skill."""
+MIN_SCAN_TIMEOUT_S = 10.0
+"""Processor time per skill, and as much again for each 8 MiB of it."""
+_MAX_SMALL_BYTES = 8 << 20
+_CHECK_INTERVAL_S = 0.01
 
 
 class OutOfTime(Exception):
@@ -25,14 +28,25 @@ class OutOfTime(Exception):
 
 
 class TimeBudget:
-    """A deadline that is checked between two pieces of work."""
+    """A limit of this thread's processor time, checked between two pieces of work."""
 
-    def __init__(self, seconds: float = SCAN_TIMEOUT_S) -> None:
-        self._end = time.monotonic() + seconds
+    def __init__(self, size: int = 0) -> None:
+        """Start the budget of a skill.
+
+        Args:
+            size: The bytes of its files.
+        """
+        seconds = MIN_SCAN_TIMEOUT_S * (1 + size / _MAX_SMALL_BYTES)
+        self._end = time.thread_time() + seconds
+        self._next = 0.0
 
     def check(self) -> None:
-        """Raise `OutOfTime` after the deadline."""
-        if time.monotonic() > self._end:
+        """Raise `OutOfTime` after the limit."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _CHECK_INTERVAL_S  # reading the clock of the thread is slower
+        if time.thread_time() > self._end:
             raise OutOfTime
 
 

@@ -1,8 +1,8 @@
 """Scans a skill: reads each file once and runs every engine over it.
 
-`ScanReport.unscanned` lists what could not be scanned, with the reason: too large, not text, nested
-too deeply, an archive, or no time left. A hostile file makes a scan incomplete; it cannot make it
-hang or hide the other files.
+`ScanReport.unscanned` lists what could not be scanned, with the reason. Where that may be text, the
+finding `not-examined` blocks the skill: too large, nested too deeply, a damaged archive, Python
+that cannot be parsed, or no time left. A hostile file cannot make a scan hang, nor hide others.
 """
 
 from __future__ import annotations
@@ -10,19 +10,44 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from satchel.errors import SatchelError
 from satchel.i18n import Message
 from satchel.security import instruction_rules, python_analysis, shell_rules
 from satchel.security.disguise_rules import find_disguises
+from satchel.security.file_text import (
+    MAX_UNPACKED_BYTES,
+    NotExamined,
+    decode_text,
+    is_archive,
+    is_utf8,
+    members,
+    other_encodings,
+    other_readings,
+    text_inside,
+)
 from satchel.security.instruction_rules import downgrade, is_lesson, is_secret
-from satchel.security.payload_rules import find_payloads, inspect_binary
-from satchel.security.regions import PROGRAMS, is_program, kind_of, regions_of
-from satchel.security.report import Inventory, OutOfTime, ScanReport, TimeBudget, verdict_for
+from satchel.security.payload_rules import find_payloads, inspect_binary, is_recognised
+from satchel.security.regions import (
+    PROGRAMS,
+    Region,
+    is_program_file,
+    kind_of,
+    known_kind,
+    regions_of,
+)
+from satchel.security.report import (
+    Finding,
+    Inventory,
+    OutOfTime,
+    ScanReport,
+    TimeBudget,
+    verdict_for,
+)
 from satchel.security.rules import RULES, SEVERITIES
 from satchel.security.text_rules import (
-    TooDense,
     decoded,
     find_encoded,
     find_hidden_characters,
@@ -31,10 +56,8 @@ from satchel.security.text_rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from satchel.security.regions import Region
-    from satchel.security.report import Finding
     from satchel.skill.file_tree import Tree, TreeFile
 
 _HOST = re.compile(r"://(?:[^\s/@'\"<>]{1,80}@)?([A-Za-z0-9][A-Za-z0-9.-]{2,250})")
@@ -76,53 +99,57 @@ class Collector:
         )
 
 
-_MAX_TEXT_BYTES = 1 << 20
-"""More than any page or script of a real skill has."""
-_MAX_FILE_BYTES = 16 << 20
+_MAX_TEXT_BYTES = 16 << 20
+"""Of one file. Of a larger one, which blocks the skill, only the start is scanned."""
+_MAX_START_BYTES = 1 << 20
+_MAX_ARCHIVE_DEPTH = 3
 _MAX_FINDINGS = 200
 """Per skill."""
 _MAX_FINDINGS_PER_RULE = 5
 """Per file."""
-_MAX_NAMED_PROGRAMS = 300
-"""Programs of one skill that are searched for in its pages."""
 _SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".ps1", ".bat", ".rb")
+_NAME = re.compile(r"[\w.+-]+")
 ENGINES = ("text", "python", "unicode", "secrets", "files", "payloads")
 
 
 class _SkillScan:
     """The state of a scan."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.findings: list[Finding] = []
         self.unscanned: list[tuple[str, str]] = []
         self.inventory = Collector()
-        self.budget = TimeBudget()
+        self.budget = TimeBudget(size)
+        self.room = MAX_UNPACKED_BYTES
         self.pages: list[tuple[str, list[Region]]] = []
         """Path and parts, kept until the programs are scanned."""
-        self.names: dict[str, str] = {}
-        """Name of a program -> its path."""
+        self.names: dict[str, list[str]] = {}
+        """Name of a program -> its paths."""
         self.calls: dict[str, tuple[str, ...]] = {}
+
+    def leave_out(self, path: str, reason: str, *, is_text: bool = True) -> None:
+        """Record what is not examined; the skill is blocked where it may be text."""
+        self.unscanned.append((path, reason))
+        if is_text:
+            self.findings.append(Finding("not-examined", path))
 
 
 def scan_tree(tree: Tree) -> ScanReport:
     """Scan every file of a skill."""
-    skill = _SkillScan()
-    programs = [file.path for file in tree.files if file.path.endswith(_SUFFIXES)]
-    skill.names = {os.path.basename(path): path for path in programs[:_MAX_NAMED_PROGRAMS]}
+    skill = _SkillScan(sum(file.size for file in tree.files))
     for file in tree.files:
-        if file.mode == "link":
-            continue  # its target is a file of the same skill
-        try:
-            skill.budget.check()
-            _scan_file(skill, tree, file)
-        except OutOfTime:
-            skill.unscanned.append((file.path, Message("the scan took too long")))
-        except (OSError, SatchelError) as exc:
-            reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
-            skill.unscanned.append(
-                (file.path, Message("it cannot be read: {reason}", reason=reason))
-            )
-    skill.findings += _linked_orders(skill)
+        if file.path.endswith(_SUFFIXES):
+            skill.names.setdefault(os.path.basename(file.path), []).append(file.path)
+    path = ""
+    try:
+        for file in tree.files:
+            path = file.path
+            if file.mode != "link":  # its target is a file of the same skill
+                skill.budget.check()
+                _scan_file(skill, tree, file)
+        skill.findings += _linked_orders(skill)
+    except OutOfTime:
+        skill.leave_out(path, Message("the scan took too long"))
     announced = instruction_rules.soften_announced(skill.findings, skill.pages)
     findings = tuple(_sorted([*announced]))
     return ScanReport(
@@ -140,109 +167,172 @@ def _linked_orders(skill: _SkillScan) -> Iterator[Finding]:
     for finding in skill.findings:
         if finding.path.endswith(_SUFFIXES):
             issues.setdefault(finding.path, []).append(instruction_rules.issue_of(finding))
-    yield from instruction_rules.find_linked_orders(skill.pages, issues, skill.calls)
+    yield from instruction_rules.find_linked_orders(skill.pages, issues, skill.calls, skill.budget)
 
 
 def _scan_file(skill: _SkillScan, tree: Tree, file: TreeFile) -> None:
-    data = _read(tree, file.path)
-    data = _cut(skill, file.path, data, _MAX_FILE_BYTES)
-    seen = [*find_payloads(file.path, data)]
-    binary = inspect_binary(file.path, data)
-    if binary is not None:
-        found, reason = binary
-        skill.findings += (*seen, *found)
-        if reason:
-            skill.unscanned.append((file.path, reason))
-        if any(one.rule.endswith("-program") for one in found):
-            skill.inventory.programs.add(file.path)
+    try:
+        data = b"".join(tree.chunks(file.path))
+    except (OSError, SatchelError) as exc:
+        reason = exc.message if isinstance(exc, SatchelError) else exc.strerror or str(exc)
+        reason = Message("it cannot be read: {reason}", reason=reason)
+        skill.leave_out(file.path, reason, is_text=False)
         return
-    text, whole = _decoded(_cut(skill, file.path, data, _MAX_TEXT_BYTES))
-    if not whole:
-        skill.unscanned.append((file.path, Message("it is not text")))
-    kind = kind_of(file.path, text[:200])
-    if is_program(file.path, kind) or (file.mode == "program" and kind != "markdown"):
-        skill.inventory.programs.add(file.path)
-    _scan_text(skill, file.path, text, kind, seen)
+    try:
+        _scan_data(skill, file.path, data, is_program=file.mode == "program")
+    except (RecursionError, MemoryError):
+        skill.leave_out(file.path, Message("it is nested too deeply"))
 
 
-def _cut(skill: _SkillScan, path: str, data: bytes, limit: int) -> bytes:
-    if len(data) > limit:
-        reason = Message("only its first {size} MiB are scanned", size=limit >> 20)
+def _scan_data(
+    skill: _SkillScan, path: str, data: bytes, *, is_program: bool = False, depth: int = 0
+) -> None:
+    seen = [*find_payloads(path, data)]
+    left_out = is_archive(path, data) and not _scan_archive(skill, path, data, depth)
+    binary = inspect_binary(path, data)
+    if binary is None:
+        _scan_readings(skill, path, data, seen, is_program=is_program)
+        return
+    found, reason = binary
+    skill.findings += (*seen, *found)
+    if any(one.rule.endswith("-program") for one in found):
+        skill.inventory.programs.add(path)
+    if reason and (left_out or not is_archive(path, data)):
         skill.unscanned.append((path, reason))
-    return data[:limit]
+    if known_kind(path, data[:200].decode("latin-1")):
+        _scan_readings(skill, path, data, [], is_program=is_program)
+        return
+    text = text_inside(data)
+    if len(text) > _MAX_TEXT_BYTES:
+        skill.leave_out(path, _too_large())
+        text = text[:_MAX_START_BYTES]
+    _scan_text(skill, path, text, "prose", [])
+    if not is_recognised(data):
+        _scan_encodings(skill, path, data)
+
+
+def _scan_archive(skill: _SkillScan, path: str, data: bytes, depth: int) -> bool:
+    """Scan the members of an archive; False when some are left out."""
+    if depth >= _MAX_ARCHIVE_DEPTH:
+        skill.leave_out(path, Message("archives are nested too deeply"))
+        return False
+    try:
+        for name, content in members(data, skill.room):
+            skill.room -= len(content)
+            skill.budget.check()
+            _scan_data(skill, f"{path}/{name}", content, depth=depth + 1)
+    except NotExamined:
+        skill.leave_out(path, Message("the archive is damaged or too large"))
+        return False
+    return True
+
+
+def _scan_readings(
+    skill: _SkillScan, path: str, data: bytes, seen: list[Finding], *, is_program: bool
+) -> None:
+    """Scan a text file in its encoding, and in others that it may have."""
+    if len(data) > _MAX_TEXT_BYTES:
+        skill.leave_out(path, _too_large())
+        data = data[:_MAX_START_BYTES]
+    text, whole = decode_text(data)
+    if not whole:
+        skill.unscanned.append((path, Message("it is not text")))
+    kind = kind_of(path, text[:200])
+    if is_program_file(path, kind) or (is_program and kind != "markdown"):
+        skill.inventory.programs.add(path)
+    _scan_text(skill, path, text, kind, seen)
+    for other in other_readings(data, text):
+        if other != text:
+            _scan_text(skill, path, other, kind, [])
+    if not is_utf8(data):
+        _scan_encodings(skill, path, data)
+
+
+def _scan_encodings(skill: _SkillScan, path: str, data: bytes) -> None:
+    """Search a file that is not in UTF-8 for the words of rules, in each encoding."""
+    for text in other_encodings(data[:_MAX_TEXT_BYTES]):
+        skill.findings += find_patterns(path, (Region("prose", text, 1),), skill.budget)
+
+
+def _too_large() -> Message:
+    return Message("only its first {size} MiB are scanned", size=_MAX_START_BYTES >> 20)
 
 
 def _scan_text(skill: _SkillScan, path: str, text: str, kind: str, seen: list[Finding]) -> None:
     regions = [*regions_of(path, text)]
-    findings = [*seen, *find_hidden_characters(path, text, kind)]
     inner: list[Region] = []
+    findings: list[Finding] = []
+    try:
+        spotted = chain(seen, _region_findings(skill, path, text, kind, regions, inner))
+        findings.extend(_in_context(spotted, regions, path))
+        findings.extend(find_secrets(path, text))
+        findings.extend(find_patterns(path, (*regions, *inner), skill.budget))
+    finally:  # when the time is over, `findings` has those that were made before
+        skill.findings += _limit_per_rule(findings)
+
+
+def _region_findings(
+    skill: _SkillScan,
+    path: str,
+    text: str,
+    kind: str,
+    regions: list[Region],
+    inner: list[Region],
+) -> Iterator[Finding]:
+    """Findings in each region; regions that are inside of others are added to `inner`."""
+    yield from find_hidden_characters(path, text, kind)
     for region in regions:
         skill.budget.check()
         if region.kind == "python":
-            inner += _scan_python(skill, path, region, findings)
+            yield from _scan_python(skill, path, region, inner)
         inner += decoded(region)
     for region in [*inner]:
         if region.kind == "decoded":
             inner += decoded(region)  # encoded twice
-    page = kind in {"markdown", "prose"}
-    if page:
+    if kind in {"markdown", "prose"}:
         skill.pages.append((path, regions))
     elif path.endswith(_SUFFIXES):
+        named = set(_NAME.findall(text)) & skill.names.keys()
         skill.calls[path] = tuple(
-            where for name, where in skill.names.items() if where != path and name in text
+            where for name in sorted(named) for where in skill.names[name] if where != path
         )
     for region in (*regions, *inner):
+        skill.budget.check()
         skill.inventory.add(region)
-        find = shell_rules.find_shell_issues if region.script else instruction_rules.find_orders
-        findings += find(path, region)
-        findings += find_encoded(path, region)
-        findings += instruction_rules.find_flows(path, region)
-        findings += find_disguises(path, region)
-    findings = _in_context(findings, regions, path)
-    lowered = " ".join((text.lower(), *(region.text.lower() for region in inner)))
-    findings += find_secrets(path, text, lowered)
-    try:
-        findings += find_patterns(path, (*regions, *inner), lowered, skill.budget)
-    except TooDense:
-        skill.unscanned.append((path, Message("the scan took too long")))
-    skill.findings += _limit_per_rule(findings)
+        if region.script:
+            yield from shell_rules.find_shell_issues(path, region)
+        else:
+            yield from instruction_rules.find_orders(path, region, skill.budget)
+        yield from find_encoded(path, region)
+        yield from instruction_rules.find_flows(path, region)
+        yield from find_disguises(path, region)
 
 
-def _in_context(findings: list[Finding], regions: list[Region], path: str) -> list[Finding]:
+def _in_context(findings: Iterable[Finding], regions: list[Region], path: str) -> Iterator[Finding]:
     """The findings; blocking ones in a text that teaches about attacks are downgraded."""
     starts = [region.line for region in regions]
-    out: list[Finding] = []
     for finding in findings:
         at = bisect_right(starts, finding.line) - 1
         lesson = at >= 0 and RULES[finding.rule].talk and is_lesson(regions[at], path)
-        out.append(downgrade(finding) if lesson and finding.severity == "block" else finding)
-    return out
+        yield downgrade(finding) if lesson and finding.severity == "block" else finding
 
 
 def _scan_python(
-    skill: _SkillScan, path: str, region: Region, findings: list[Finding]
-) -> Iterator[Region]:
-    """Scan Python code; yields the commands that it passes to a shell."""
-    unparsed = (path, Message("it cannot be parsed as Python"))
-    if len(region.text) > python_analysis.MAX_MODULE_CHARS:
-        skill.unscanned.append(unparsed)
-        return
-    try:
-        module = python_analysis.read_python(path, region, skill.budget)
-    except (RecursionError, MemoryError):
-        skill.unscanned.append(unparsed)
-        return
-    if module is None:
-        if region.script:
-            skill.unscanned.append(unparsed)
-        yield region._replace(kind="plain")
-        return
+    skill: _SkillScan, path: str, region: Region, inner: list[Region]
+) -> Iterator[Finding]:
+    """Scan Python code; the commands that it passes to a shell are added to `inner`."""
+    module = python_analysis.read_python(path, region, skill.budget)
     for found in module.findings:
         in_page = not region.script and RULES[found.rule].engine == "deeds"
         kept = instruction_rules.order_in_fence(found, region) if in_page else found
-        findings += [kept] if kept is not None else []
+        if kept is not None:
+            yield kept
     skill.inventory.secrets.update(module.secrets)
-    yield from module.commands
+    inner += module.commands
+    if not module.is_whole:
+        inner.append(region._replace(kind="plain"))
+        if region.script:
+            skill.leave_out(path, Message("it cannot be parsed as Python"))
 
 
 def _limit_per_rule(findings: list[Finding]) -> Iterator[Finding]:
@@ -258,28 +348,3 @@ def _sorted(findings: list[Finding]) -> list[Finding]:
     unique = dict.fromkeys(findings)
     ranked = sorted(unique, key=lambda one: (order[RULES[one.rule].severity], one.path, one.line))
     return ranked[:_MAX_FINDINGS]
-
-
-def _read(tree: Tree, path: str) -> bytes:
-    data = bytearray()
-    for chunk in tree.chunks(path):
-        data += chunk
-        if len(data) > _MAX_FILE_BYTES:
-            break
-    return bytes(data)
-
-
-def _decoded(data: bytes) -> tuple[str, bool]:
-    """(text, whether all of it is text)."""
-    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-        text = data.decode("utf-16", "replace")
-    else:
-        try:
-            return data.decode("utf-8").replace("\r\n", "\n"), True
-        except UnicodeDecodeError:
-            text = data.decode("utf-8", "replace")
-    broken = text.count("\ufffd")
-    if broken * 20 > len(text):
-        text = data.decode("latin-1")
-        return text.replace("\r\n", "\n"), False
-    return text.replace("\r\n", "\n"), True

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 # A rough parser for words, quotes, pipes, loops and variables: enough to recognise `rm "$f"` in a
 # loop over the user's documents. What it cannot resolve stays as written. Nothing is run.
 
-_MAX_SCRIPT_CHARS = 64 * 1024
-_MAX_COMMANDS = 3000
-"""Per script."""
+_MAX_WORD_CHARS = 4000
+"""In a longer word, variables are not replaced by their values."""
 _MAX_VALUE_CHARS = 400
 """Of a variable."""
 _MAX_NESTING = 3
@@ -77,7 +76,7 @@ class _ShellReader:
         word: str | None = None
         here = ""
         at = 0
-        while at < len(text) and len(self.commands) < _MAX_COMMANDS:
+        while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
                 return
@@ -91,7 +90,7 @@ class _ShellReader:
                     if depth < _MAX_NESTING:
                         self._inside(inner, line, depth)
                     at = end
-                word = (word or "") + self._value(piece, kind, line, depth)
+                word = self._longer(word or "", piece, kind, line, depth)
                 line += piece.count("\n")
                 continue
             if word is not None:
@@ -112,6 +111,10 @@ class _ShellReader:
         if word is not None:
             words.append(word)
         self._finish(words, line, piped=False, background=False)
+
+    def _longer(self, word: str, piece: str, kind: str, line: int, depth: int) -> str:
+        long = len(word) >= _MAX_WORD_CHARS
+        return word + (piece if long else self._value(piece, kind, line, depth))
 
     def _inside(self, text: str, line: int, depth: int) -> None:
         pipes, self.pipes = self.pipes, self.pipes + 1000
@@ -139,9 +142,8 @@ class _ShellReader:
         return self.known.get(name) or found[2] or found.group()
 
     def _finish(self, words: list[str], line: int, *, piped: bool, background: bool) -> None:
-        while words and words[0] in _OPENERS:
-            words = words[1:]
-        if words:
+        first = next((at for at, word in enumerate(words) if word not in _OPENERS), len(words))
+        if words := words[first:]:
             self._command(words, line, background=background)
         if not piped:
             self.pipes += 1
@@ -230,7 +232,6 @@ def _plain_for(found: re.Match[str]) -> str:
 def read_shell(text: str) -> list[ShellCommand]:
     """The commands of a script, in the order of the text."""
     reader = _ShellReader(text)
-    text = text[:_MAX_SCRIPT_CHARS]
     if "((" in text:
         text = _FOR.sub(_plain_for, text)
     reader.read(text, 0, 0)
@@ -414,6 +415,8 @@ def find_shell_issues(path: str, region: Region) -> list[Finding]:
     if bomb:
         line = region.line + text.count("\n", 0, bomb.start())
         found.append(Finding("exhausts-machine", path, line, bomb.group()[:80]))
+    if not _CHECKED.search(text.translate(_JOINED)):
+        return found
     analyzer = _ShellAnalyzer([_unwrapped(one) for one in read_shell(text)])
     for rule, command in analyzer.all():
         found.append(Finding(rule, path, region.line + command.line, " ".join(command.words)[:160]))
@@ -664,6 +667,10 @@ _SINGLE_TABLE = (
 )
 _CONTEXT_CHECKS = {word: check for check, words in _CONTEXT_TABLE for word in words.split()}
 _SINGLE_CHECKS = {word: check for check, words in _SINGLE_TABLE for word in words.split()}
+_NAMES = "|".join(map(re.escape, sorted({*_CONTEXT_CHECKS, *_SINGLE_CHECKS})))
+_CHECKED = re.compile(rf"(?<![\w-])(?:{_NAMES})(?![\w-])|\$\{{?\w+\}}?[\w$]")
+"""The name of a command with a check, or one that variables may make."""
+_JOINED = str.maketrans("", "", "'\"\\`")
 STARTS = frozenset(
     (*_CONTEXT_CHECKS, *_SINGLE_CHECKS, *_WRAPS, "for", "while", "until", "tar", "zip", "7z", "cd")
 )

@@ -1,8 +1,8 @@
 """Text rules, encoded text, hidden characters and leaked credentials.
 
 Plain words decide first: most rules are excluded before a regular expression runs. Long texts are
-searched in pieces, and a text that repeats a rule's words without end is skipped, so that no text
-can make a scan slow.
+searched in pieces. No pattern may be superlinear: their repetitions are bounded, so that the time
+is linear for any text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import re
 from base64 import b64decode
 from binascii import Error, unhexlify
 from bisect import bisect_right
-from functools import cache
-from itertools import islice
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from satchel._unicode import BIDI_CONTROLS, LATIN_LOOKALIKES, VARIATION_SELECTORS
 from satchel.security.instruction_rules import downgrade, is_example
@@ -23,7 +22,7 @@ from satchel.security.report import Finding
 from satchel.security.rules import compiled_pattern, required_words, text_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from satchel.security.report import TimeBudget
     from satchel.security.rules import ScanRule
@@ -181,7 +180,7 @@ _MIN_ENTROPY_BITS = 3.2
 """Per character of a random value."""
 
 
-def find_secrets(path: str, text: str, lowered: str) -> Iterator[Finding]:
+def find_secrets(path: str, text: str) -> Iterator[Finding]:
     """Credentials in a text; masked, so that a report does not leak them."""
     if "PRIVATE KEY" in text:
         found = _KEY.search(text)
@@ -197,6 +196,7 @@ def find_secrets(path: str, text: str, lowered: str) -> Iterator[Finding]:
             if _entropy(value) >= _MIN_ENTROPY_BITS and not _PLACEHOLDER.search(value):
                 yield _at(path, text, found.start(), "secret-token", _masked(value))
                 break
+    lowered = text.lower()
     if not any(word in lowered for word in _NAMES):
         return
     for found in _ASSIGNED.finditer(text):
@@ -231,8 +231,8 @@ _BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{24,}={0,2}")
 _HEX = re.compile(r"(?:\\x[0-9a-fA-F]{2}){8,}|(?<![0-9a-fA-F])(?:[0-9a-fA-F]{2}){24,}")
 _CODES = re.compile(r"(?:\b\d{2,3}\s{0,2},\s{0,2}){12,}\d{2,3}\b")
 _MAX_DECODED_PIECES = 40
+"""Of one region; further ones are searched as one text."""
 _MIN_ENCODED_CHARS = 24
-_MAX_ENCODED_CHARS = 64 * 1024
 _COMMAND = re.compile(
     r"\b(?:curl|wget)\s+(?:-\w+\s+)*['\"]?https?://|/bin/(?:ba|z)?sh\b|\b(?:ba|z)?sh\s+-c\b"
     r"|powershell(?:\.exe)?\s+-|invoke-(?:expression|webrequest)|\biex\b\s*\(|downloadstring"
@@ -240,34 +240,30 @@ _COMMAND = re.compile(
     r"|/dev/tcp/|\bnc\s+-\w*e|import\s+(?:os|socket|subprocess)\b|cmd(?:\.exe)?\s+/c",
     re.IGNORECASE,
 )
+_PRINTABLE = re.compile(rb"[\t\n\r -~\x80-\xff]+")
 _ADDRESS = re.compile(r"^\s*(?:https?|wss?|tcp)://[^\s]{4,200}\s*$")
 
 
 def decoded(region: Region) -> Iterator[Region]:
     """The decoded texts of a region."""
     text = region.text
-    left = _MAX_DECODED_PIECES
+    pieces: list[tuple[int, str]] = []
     at = 0
-    words = text.split()
-    if max(map(len, words), default=0) < _MIN_ENCODED_CHARS:
-        words = []  # the common case
-    for word in [word for word in words if len(word) >= _MIN_ENCODED_CHARS]:
+    for word in [word for word in text.split() if len(word) >= _MIN_ENCODED_CHARS]:
         at = max(text.find(word, at), at)
         for pattern, read in ((_BASE64, _base64), (_HEX, _hex)):
-            for found in pattern.finditer(word):
-                inner = read(found.group())
-                if inner:
-                    yield _inside(region, at, inner)
-                    left -= 1
-        if left <= 0:
-            return
+            pieces += [(at, inner) for part in pattern.findall(word) if (inner := read(part))]
         at += len(word)
     if text.count(",") > 11:
-        for found in _CODES.finditer(text):
-            inner = _codes(found.group())
-            if inner:
-                yield _inside(region, found.start(), inner)
-                return
+        pieces += [
+            (found.start(), inner)
+            for found in _CODES.finditer(text)
+            if (inner := _codes(found.group()))
+        ]
+    for where, inner in pieces[:_MAX_DECODED_PIECES]:
+        yield _inside(region, where, inner)
+    if more := pieces[_MAX_DECODED_PIECES:]:
+        yield _inside(region, more[0][0], "\n".join(inner for _, inner in more))
 
 
 def find_encoded(path: str, region: Region) -> Iterator[Finding]:
@@ -287,7 +283,6 @@ def _inside(region: Region, where: int, text: str) -> Region:
 
 
 def _base64(value: str) -> str:
-    value = value[:_MAX_ENCODED_CHARS]
     head = _readable(_bytes64(value[:40]))
     return _readable(_bytes64(value)) if head else ""
 
@@ -304,100 +299,183 @@ def _bytes64(value: str) -> bytes:
 
 def _hex(value: str) -> str:
     try:
-        return _readable(unhexlify(value.replace("\\x", "")[: _MAX_ENCODED_CHARS * 2]))
+        return _readable(unhexlify(value.replace("\\x", "")))
     except (Error, ValueError):
         return ""
 
 
 def _codes(value: str) -> str:
-    numbers = [int(part) for part in value[:_MAX_ENCODED_CHARS].split(",") if part.strip()]
+    numbers = [int(part) for part in value.split(",") if part.strip()]
     return _readable(bytes(numbers)) if max(numbers) < 256 else ""
 
 
 def _readable(data: bytes) -> str:
-    """Printable ASCII text, or nothing."""
-    if data[1:2] == b"\0" and data[3:4] == b"\0":
-        data = data[: len(data) // 2 * 2].decode("utf-16-le", "replace").encode("utf-8", "replace")
-    if len(data) < 12 or not data.isascii():
+    """Printable text, or nothing."""
+    if b"\0" in data[:4]:
+        data = data.replace(b"\0", b"")  # UTF-16
+    if len(data) < 12 or not _PRINTABLE.fullmatch(data):
         return ""
-    text = data.decode("ascii")
-    return text if all(char.isprintable() or char in "\n\r\t" for char in text) else ""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
-_MAX_MATCHES = 20
-"""Of one pattern in one region."""
 _PIECE_CHARS = 8192
 _OVERLAP_CHARS = 1024
-"""Long texts are searched in pieces, to check the time budget between them."""
-_MAX_WORDS_PER_PIECE = 200
-"""Words of a rule. Real text has at most a third of it."""
-_MIN_DENSE_CHARS = 2 * _MAX_WORDS_PER_PIECE
-"""A shorter text cannot contain `_MAX_WORDS_PER_PIECE` words."""
+"""Long texts are searched in pieces: those without a rule's words are left out, and the time budget
+is checked between them."""
+_MAX_LINE_CHARS = 2000
+"""Of a longer line, the part around a match decides about `unless`."""
 _MAX_EVIDENCE_CHARS = 160
+_MAX_CACHED_WORDS = 200_000
+_MAX_CACHED_WORD_CHARS = 40
 _CODE = frozenset(("shell", "powershell", "python", "javascript", "code", "data"))
 
 
-class TooDense(Exception):
-    """A text repeats the words of a rule so often that searching it would take too long."""
+class _RuleSearch(NamedTuple):
+    """A rule, prepared for a search."""
+
+    rule: ScanRule
+    needs: frozenset[str]
+    also: frozenset[str]
+    expressions: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
+    """Regular expressions, and the words that each requires."""
+    required: tuple[tuple[str, ...], ...]
+    """The words that the patterns of `with` require."""
 
 
-def find_patterns(
-    path: str, regions: Sequence[Region], lowered: str, budget: TimeBudget
-) -> Iterator[Finding]:
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
+_ASCII_LETTERS = re.compile(r"[a-z]{3,}")
+
+
+class _RuleIndex:
+    """The text rules by the words that they need, and the words by their first three letters."""
+
+    def __init__(self) -> None:
+        self.searches = [
+            _RuleSearch(
+                rule,
+                frozenset(rule.needs),
+                frozenset(rule.also),
+                tuple((one, required_words(one)) for one in rule.any),
+                tuple(words for one in rule.all for words in required_words(one)),
+            )
+            for rule in text_rules()
+        ]
+        self.always = {at for at, one in enumerate(self.searches) if not one.needs}
+        self.by_word: dict[str, set[int]] = {}
+        for at, search in enumerate(self.searches):
+            for word in search.needs:
+                self.by_word.setdefault(word, set()).add(at)
+        self.short: list[str] = []
+        self.foreign: list[str] = []
+        self.starts: dict[str, list[tuple[str, str]]] = {}
+        """First three letters -> the longest run of letters of a word, and the word."""
+        for word in {word for one in self.searches for word in one.needs | one.also}:
+            part = max(_LETTERS.findall(word), key=len, default="")
+            if len(part) < 3:
+                (self.short if word.isascii() else self.foreign).append(word)
+            else:
+                self.starts.setdefault(part[:3], []).append((part, word))
+        self.known: dict[str, frozenset[str]] = {}
+        """A word of a text -> the words of rules in it. Texts repeat their words."""
+        self.plain: set[str] = set()
+        """Words of texts without words of rules."""
+
+    def words_in(self, low: str) -> set[str]:
+        """The words of rules in a text in lower case."""
+        known = self.known
+        if low.isascii():
+            present = {word for word in self.short if word in low}
+            tokens = set(_ASCII_LETTERS.findall(low))
+        else:
+            present = {word for word in (*self.short, *self.foreign) if word in low}
+            tokens = set(_LETTERS.findall(low))
+        for token in tokens - self.plain:
+            words = known.get(token)
+            present |= self._words_of(token) if words is None else words
+        return {word for word in present if word.isalpha() or word in low}
+
+    def _words_of(self, token: str) -> frozenset[str]:
+        starts = self.starts
+        words = frozenset(
+            word
+            for at in range(len(token) - 2)
+            for part, word in starts.get(token[at : at + 3], ())
+            if token.startswith(part, at)
+        )
+        if len(token) <= _MAX_CACHED_WORD_CHARS:
+            if len(self.known) + len(self.plain) >= _MAX_CACHED_WORDS:
+                self.known.clear()
+                self.plain.clear()
+            if words:
+                self.known[token] = words
+            else:
+                self.plain.add(token)
+        return words
+
+
+@cache
+def _index() -> _RuleIndex:
+    return _RuleIndex()
+
+
+class _SearchedText:
+    """A region while it is searched."""
+
+    def __init__(self, path: str, region: Region, low: str) -> None:
+        self.path = path
+        self.region = region
+        self.low = low
+        self._required: dict[str, bool] = {}
+
+    @cached_property
+    def code(self) -> str:
+        return _code_only(self.region.kind, self.low)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        return _line_starts(self.low)
+
+    def has_required(self, rule: ScanRule, text: str, start: int, end: int) -> bool:
+        """Whether the patterns of `with` are near a match."""
+        if rule.near:
+            window = text[max(0, start - rule.near) : end + rule.near]
+            return all(compiled_pattern(other).search(window) for other in rule.all)
+        if rule.all and rule.id not in self._required:
+            found = all(compiled_pattern(other).search(text) for other in rule.all)
+            self._required[rule.id] = found
+        return not rule.all or self._required[rule.id]
+
+
+def find_patterns(path: str, regions: Iterable[Region], budget: TimeBudget) -> Iterator[Finding]:
     """The findings of the text rules in a file.
 
     Args:
         path: For the findings.
         regions: The parts of the file.
-        lowered: The whole file in lower case, for the prefilter.
         budget: The time budget.
 
     Raises:
         OutOfTime: the time budget is exceeded.
-        TooDense: the words of a rule are repeated too often.
     """
-    distinct = " ".join(set(lowered.split())).encode("ascii", "replace").decode()
-    trigrams = _trigrams(distinct)
-    present = {word for word, part, own in _rule_words() if own <= trigrams and part in distinct}
-    rules = [
-        (rule, present.intersection(rule.needs), present.intersection(rule.also))
-        for rule in text_rules()
-        if (not rule.needs or not present.isdisjoint(rule.needs))
-        and (not rule.also or not present.isdisjoint(rule.also))
-    ]
-    by_kind: dict[str, tuple[list[tuple[ScanRule, set[str], set[str]]], list[str]]] = {}
+    index = _index()
     for region in regions:
-        kind = region.kind
-        if kind not in by_kind:
-            own = [row for row in rules if kind in row[0].where]
-            by_kind[kind] = own, [*{word for row in own for words in row[1:] for word in words}]
-        own, words = by_kind[kind]
         low = lower(region.text)
-        here = {word for word in words if word in low}
-        code = ""
-        for rule, needs, also in own:
-            if (needs and here.isdisjoint(needs)) or (also and here.isdisjoint(also)):
+        here = index.words_in(low)
+        rules = index.always.union(*(index.by_word.get(word, ()) for word in here))
+        if not rules:
+            continue
+        searched = _SearchedText(path, region, low)
+        for at in sorted(rules):
+            search = index.searches[at]
+            rule = search.rule
+            if region.kind not in rule.where or (search.also and here.isdisjoint(search.also)):
                 continue
-            if rule.engine != "instructions":
-                code = code or _code_only(kind, low)
-            text = low if rule.engine == "instructions" else code
-            for start, end in _pieces(low, needs & here):
+            for start, end in _pieces(low, search.needs & here):
                 budget.check()
-                yield from _rule_findings(path, region, text, rule, start, end)
-
-
-def _trigrams(text: str) -> frozenset[tuple[str, ...]]:
-    """Every three characters in a row: comparing them is faster than 600 searches."""
-    return frozenset(zip(text, text[1:], text[2:], strict=False))
-
-
-@cache
-def _rule_words() -> tuple[tuple[str, str, frozenset[tuple[str, ...]]], ...]:
-    """The words of all rules; of each the longest part in ASCII, and its trigrams."""
-    words = {word for rule in text_rules() for word in (*rule.needs, *rule.also)}
-    plain = {word: word.encode("ascii", "replace").decode() for word in words}
-    parts = {word: max(text.split(), key=len) for word, text in plain.items()}
-    return tuple((word, part, _trigrams(part)) for word, part in parts.items())
+                yield from _rule_findings(searched, search, start, end)
 
 
 def lower(text: str) -> str:
@@ -408,51 +486,59 @@ def lower(text: str) -> str:
     return "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
 
 
-def _pieces(low: str, words: set[str]) -> Iterator[tuple[int, int]]:
-    """The ranges to search: all of a short text, or overlapping pieces.
-
-    Raises:
-        TooDense: a piece repeats the rule's words too often.
-    """
-    if len(low) <= _MIN_DENSE_CHARS:
+def _pieces(low: str, words: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """The ranges to search: all of a short text, or overlapping pieces with a word of the rule."""
+    if len(low) <= _PIECE_CHARS:
         yield 0, len(low)
         return
     for start in range(0, max(len(low) - _OVERLAP_CHARS, 1), _PIECE_CHARS - _OVERLAP_CHARS):
         end = min(start + _PIECE_CHARS, len(low))
-        hits = 0
-        for word in words:
-            hits += low.count(word, start, end)
-        if hits > _MAX_WORDS_PER_PIECE:
-            raise TooDense
-        if hits or not words:
+        if not words or any(low.find(word, start, end) >= 0 for word in words):
             yield start, end
 
 
 def _rule_findings(
-    path: str, region: Region, text: str, rule: ScanRule, first: int, last: int
+    searched: _SearchedText, search: _RuleSearch, first: int, last: int
 ) -> Iterator[Finding]:
-    seen: set[int] = set()
-    starts: list[int] | None = None
-    for expression in rule.any:
-        if not all(any(map(text.__contains__, words)) for words in required_words(expression)):
+    rule, region = search.rule, searched.region
+    text = searched.low if rule.engine == "instructions" else searched.code
+    seen: set[tuple[int, int]] = set()
+    discussed: set[tuple[int, int]] = set()
+    for expression, required in search.expressions:
+        if not all(any(text.find(word, first, last) >= 0 for word in words) for words in required):
             continue
-        for found in islice(compiled_pattern(expression).finditer(text, first, last), _MAX_MATCHES):
-            if not _has_required(rule, text, found.start(), found.end()):
+        for found in compiled_pattern(expression).finditer(text, first, last):
+            if not searched.has_required(rule, text, *found.span()):
                 continue
-            if starts is None:
-                starts = _line_starts(text)
+            starts = searched.starts
             row = bisect_right(starts, found.start()) - 1
-            if row in seen:
+            place = (row, (found.start() - starts[row]) // _MAX_LINE_CHARS)
+            if place in seen:
                 continue
-            seen.add(row)
-            end = text.find("\n", found.end())
-            line = text[starts[row] : end if end >= 0 else len(text)]
-            if any(compiled_pattern(other).search(line[:2000]) for other in rule.unless):
+            line = _line_around(text, starts[row], *found.span())
+            if any(compiled_pattern(other).search(line) for other in rule.unless):
                 continue
             shown = _short(region.text[found.start() : found.end()])
-            finding = Finding(rule.id, path, region.line + row, shown)
-            soft = rule.severity == "block" and _is_discussed(rule, region, path, found.span())
-            yield downgrade(finding) if soft else finding
+            finding = Finding(rule.id, searched.path, region.line + row, shown)
+            if rule.severity == "block" and _is_discussed(
+                rule, region, searched.path, found.span()
+            ):
+                if place not in discussed:
+                    discussed.add(place)
+                    yield downgrade(finding)
+            else:
+                seen.add(place)
+                yield finding
+
+
+def _line_around(text: str, line_start: int, start: int, end: int) -> str:
+    """The line of a match; of a long line, the part around the match."""
+    line_end = text.find("\n", end, max(end, line_start + _MAX_LINE_CHARS))
+    if line_end >= 0 or len(text) - line_start <= _MAX_LINE_CHARS:
+        return text[line_start : line_end if line_end >= 0 else len(text)]
+    half = _MAX_LINE_CHARS // 2
+    line_end = text.find("\n", end, end + half)
+    return text[max(line_start, start - half) : line_end if line_end >= 0 else end + half]
 
 
 def _is_discussed(rule: ScanRule, region: Region, path: str, span: tuple[int, int]) -> bool:
@@ -462,13 +548,6 @@ def _is_discussed(rule: ScanRule, region: Region, path: str, span: tuple[int, in
     if rule.engine == "instructions" and region.kind in _CODE:
         return True
     return is_example(region, path, *span)
-
-
-def _has_required(rule: ScanRule, text: str, start: int, end: int) -> bool:
-    if not rule.all:
-        return True
-    window = text[max(0, start - rule.near) : end + rule.near] if rule.near else text
-    return all(compiled_pattern(other).search(window) for other in rule.all)
 
 
 def _code_only(kind: str, text: str) -> str:
