@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import pytest
 
@@ -94,6 +95,23 @@ def test_each_failure_has_its_code(agent, monkeypatch):
     assert "code-review" in unknown.text
     agent.write({"skills/code-review/SKILL.md": "---\nname: [\n---\n"})
     assert session.call("Skill", {"name": "code-review"}).error.code == "INTERNAL_ERROR"
+
+
+@pytest.mark.req("A15")
+def test_a_file_without_permission_is_permission_denied(agent, monkeypatch):
+    monkeypatch.setenv("SKILLS_REFRESH_ON_CALL", "false")
+    session = agent.open().session()
+    assert "code-review" in session.prompt
+    (agent.project / "skills/code-review/SKILL.md").chmod(0)
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    try:
+        error = session.call("Skill", {"name": "code-review"}).error
+    finally:
+        if was_root:
+            os.seteuid(0)
+    assert (error.code, "Check the permissions" in error.hint) == ("PERMISSION_DENIED", True)
 
 
 @pytest.mark.req("A3", "A11", "A12", "A13")

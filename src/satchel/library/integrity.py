@@ -689,7 +689,7 @@ def _unreadable_error(skill: Skill, exc: OSError | SatchelError) -> SatchelError
         Message(
             "The skill `{name}` cannot be checked: {reason}", name=skill.name, reason=_reason(exc)
         ),
-        Message("Try again"),
+        Message("Check the permissions" if isinstance(exc, PermissionError) else "Try again"),
     )
 
 
