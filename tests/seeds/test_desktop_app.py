@@ -119,6 +119,10 @@ def test_after_one_yes_the_commands_add_import_and_delete(app, tmp_path):
     with zipfile.ZipFile(tmp_path / "trips.zip", "w") as file:
         file.writestr("trips/SKILL.md", skill("trips", "Plans trips. Use for holidays."))
     assert app.run("install", str(tmp_path / "trips.zip"), "--id", "holiday", "--yes").status == 0
+    with zipfile.ZipFile(tmp_path / "none.zip", "w") as file:
+        file.writestr("none/notes.md", "No skill.\n")
+    nothing = app.run("install", str(tmp_path / "none.zip"), "--yes")
+    assert nothing.err.startswith("error: There is no SKILL.md in `none.zip`\n")
     listed = {one["id"]: one["is_system"] for one in json.loads(app.run("list", "--json").out)}
     assert listed == {
         "weekly-report-generator": True, "mail": False, "weekly-report": False, "holiday": False,

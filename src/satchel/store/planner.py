@@ -401,8 +401,10 @@ def select_skills(
     """
     found = find_skills(bundle.tree, path or bundle.place.path, name=bundle.name)
     if not found:
+        url = bundle.place.url  # of a local source relative to the lockfile, so its name is shown
+        where = url if "://" in url else url.rstrip("/").rpartition("/")[2]
         raise NotFound(
-            say("There is no SKILL.md in `{path}`", path=bundle.place.url),
+            say("There is no SKILL.md in `{path}`", path=where),
             say("Give the folder of a skill"),
         )
     if names:
