@@ -357,7 +357,7 @@ def make_folders(path: str) -> None:
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise
-        sync_folder(os.path.dirname(folder))
+        sync_folder(os.path.dirname(folder) or ".")  # of a bare name: the working folder
 
 
 def make_private(path: str) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from satchel.library import Snapshot
     from satchel.library.locations import Location
+    from satchel.session.options import SessionOptions
+    from satchel.session.session import Session
     from satchel.settings import Settings
     from satchel.skill.model import Skill
     from satchel.store.store import Store
@@ -112,15 +114,34 @@ class Notices:
             if one.code.startswith("setting-")
         ]
         found["unmatched"] = self._library.unmatched()
+        places = self._library.locations
+        found["none"] = [] if snapshot.every() else [f"`{place.path}`" for place in places]
         for kind, names in found.items():
             if self._logged.get(kind, ()) != tuple(names):
                 self._logged[kind] = tuple(names)
                 _warn(kind, names)
 
 
-def warn_unmatched(library: Library, patterns: Sequence[str]) -> None:
-    """Log the patterns of an `include` that match no skill."""
-    _warn("unmatched", library.unmatched(patterns) if patterns else ())
+def warn_about_limits(library: Library, session: Session, options: SessionOptions) -> None:
+    """Log limits of a session that look like a mistake, and that there are no skills at all.
+
+    Patterns of `tools` may name tools of the host, so only near misses are logged.
+    """
+    if include := options.get("include"):
+        _warn("unmatched", library.unmatched((include,) if isinstance(include, str) else include))
+    if tools := options.get("tools"):
+        from difflib import get_close_matches
+
+        known = session.tool_names
+        patterns = (tools,) if isinstance(tools, str) else tools
+        names = [pattern.partition("(")[0] for pattern in patterns]
+        near = {name: get_close_matches(name, known, 1, 0.8) for name in names if name not in known}
+        words = [
+            say("`{name}` (did you mean `{near}`?)", name=name, near=match[0])
+            for name, match in near.items()
+            if match and not any(sign in name for sign in "*?[")
+        ]
+        _warn("unmatched-tools", words)
 
 
 def _warn(kind: str, names: Sequence[str]) -> None:
@@ -140,6 +161,8 @@ def _sentence(kind: str, names: str) -> str:
         "untrusted": names,
         "settings": say("Settings ignored: {names}", names=names),
         "unmatched": say("No skill matches these patterns of `include`: {names}", names=names),
+        "unmatched-tools": say("No tool matches these patterns of `tools`: {names}", names=names),
+        "none": say("There are no skills in {names}", names=names),
     }.get(kind, "")
 
 

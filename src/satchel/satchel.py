@@ -15,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from satchel._optional import renamed_attribute
+from satchel._threads import threaded
 from satchel.errors import InvalidInput, Refused, SatchelError
 from satchel.i18n import Message
 from satchel.library import Filter
@@ -29,12 +30,14 @@ from satchel.project import (
     refuse_locked,
     review_folder,
     tool_requests,
-    warn_unmatched,
+    warn_about_limits,
 )
+from satchel.session.options import check_options
 from satchel.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Unpack
 
     from satchel.catalogue import Budget, Catalogue
     from satchel.detect import Detection, Detector, Match, RankExplanation
@@ -43,7 +46,8 @@ if TYPE_CHECKING:
     from satchel.explain_selection import SelectionExplanation
     from satchel.library import Library, Snapshot
     from satchel.security import ScanReport
-    from satchel.session.permissions import Approve
+    from satchel.session.loaded_skills import StateLimits
+    from satchel.session.options import SessionOptions
     from satchel.session.session import Session
     from satchel.session.shortlist import Shortlist
     from satchel.settings import Form, Settings
@@ -125,6 +129,8 @@ class Satchel:
         """Scan the disk for changes; only changed files are read."""
         return self.library.refresh()
 
+    arefresh = threaded(refresh)
+
     def list_skills(self, *, hidden: bool = False) -> list[Skill]:
         """The offered skills; with `hidden` also untrusted, blocked, shadowed and excluded ones."""
         return self.library.list_skills(hidden=hidden)
@@ -181,67 +187,48 @@ class Satchel:
         """The same as `session()`: the tools of a new conversation."""
         return self.session()
 
-    def session(
-        self,
-        *,
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-    ) -> Session:
+    def session(self, **options: Unpack[SessionOptions]) -> Session:
         """Start a conversation: its prompt, its tools with their permissions, its loaded skills.
 
         Args:
-            approve: A function, also an asynchronous one, that takes an `ApprovalRequest` and
-                returns True to allow the call. True allows all; None refuses tools that write or
-                use the network.
-            ask: Patterns of further tools that need approval (`Bash(*)`, `shop_*`).
-            include: Only skills that match one of these patterns.
-            exclude: No skills that match one of these.
-            tools: Patterns of the tools that may be called; all of them when None.
+            options: Those of `SessionOptions`: `approve`, `ask`, `include`, `exclude`, `tools` and
+                `budget`. One text counts as one pattern.
 
         Raises:
-            InvalidInput: a pattern is not valid.
+            InvalidInput: there is no such option, or a pattern is not valid.
         """
-        warn_unmatched(self.library, include)
-        within = () if tools is None else (tools,)
-        return self._session([(include, exclude)], approve, ask, within)
+        session = self._session(options)
+        warn_about_limits(self.library, session, options)
+        return session
 
-    def _session(
-        self,
-        filters: Iterable[Sequence[Sequence[str]]],
-        approve: Approve,
-        ask: Sequence[str],
-        within: Sequence[Sequence[str]],
-        stack: tuple[str, ...] = (),
-    ) -> Session:
+    def _session(self, options: SessionOptions, limits: StateLimits | None = None) -> Session:
         from satchel.session.permissions import PermissionGate
         from satchel.session.session import Session
         from satchel.tools.permission_rules import as_patterns
 
-        library = self.library
-        for include, exclude in filters:
+        check_options(options)
+        library, settings = self.library, self.settings
+        pairs = [(options.get("include", ()), options.get("exclude", ()))]
+        tools, budget = options.get("tools"), options.get("budget")
+        for include, exclude in (*pairs, *(limits.filters if limits else ())):
             library = library.filtered(Filter(as_patterns(include), as_patterns(exclude)))
+        if budget is not None:
+            from satchel.catalogue import Budget
+
+            budget = budget if isinstance(budget, Budget) else Budget.of(budget)
+            settings = settings._replace(budget=budget.amount)
+        within = [*(limits.within if limits else ()), *([] if tools is None else [tools])]
+        ask = (*as_patterns(options.get("ask", ())), *(limits.ask if limits else ()))
         return Session(
             library,
-            self.settings,
+            settings,
             detector=lambda: self.detector,
             runner=self.runner,
-            gate=PermissionGate(self.trace, approve, ask, within),
-            stack=stack,
+            gate=PermissionGate(self.trace, options.get("approve"), ask, within),
+            stack=limits.stack if limits else (),
         )
 
-    def restore(
-        self,
-        state: Mapping[str, Any],
-        *,
-        approve: Approve = None,
-        ask: Sequence[str] = (),
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-    ) -> Session:
+    def restore(self, state: Mapping[str, Any], **options: Unpack[SessionOptions]) -> Session:
         """Restore a conversation from the state that `Session.dump` returned.
 
         The limits in the state and those given here both apply. A skill that changed since it was
@@ -249,24 +236,18 @@ class Satchel:
 
         Args:
             state: The return value of `dump`, also after a round trip through JSON.
-            approve: As for `session`, like the rest: approvals are not part of the state.
-            ask: The same.
-            include: The same.
-            exclude: The same.
-            tools: The same.
+            options: As for `session`: approvals and the budget are not part of the state.
 
         Raises:
-            InvalidInput: `dump` did not return this state.
+            InvalidInput: `dump` did not return this state, or there is no such option.
         """
         from satchel.session.loaded_skills import state_limits
 
-        limits = state_limits(state)
-        filters = ((include, exclude), *limits.filters)
-        within = limits.within if tools is None else [*limits.within, tools]
-        ask = [*ask, *limits.ask]
-        session = self._session(filters, approve, ask, within, limits.stack)
+        session = self._session(options, state_limits(state))
         session.take(state)
         return session
+
+    arestore = threaded(restore)
 
     @property
     def runner(self) -> ProgramRunner:
@@ -303,6 +284,8 @@ class Satchel:
         called = snapshot.get(words.strip())
         return search(self.detector, words, snapshot.skills, limit, called, reasons=reasons)
 
+    asearch = threaded(search)
+
     def which(
         self,
         goal: str,
@@ -335,6 +318,8 @@ class Satchel:
         return select(
             detector, goal, snapshot, self.settings, trace, limit=limit, never=barred, waiting=line
         )
+
+    awhich = threaded(which)
 
     def shortlist(self, goal: str, form: Form | None = None, *, record: bool = True) -> Shortlist:
         """Name the skills that may fit a request, in a short block to append to it.

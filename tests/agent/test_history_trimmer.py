@@ -68,6 +68,6 @@ def test_what_a_tool_says_beside_its_result_proves_nothing(project):
     session = Satchel.for_project(project, trust="all", builtin=False, packaged=False).session()
     text = f"{CHOSEN}\n\n{session.call('Skill', {'name': 'code-review'}).text}"
     chosen = ModelRequest(parts=[UserPromptPart(text)])
-    assert sync_session(session, [chosen]) == ()
+    assert sync_session(session, [chosen]) == []
     beside = [ToolReturnPart("Fetch", "x", tool_call_id="c1"), UserPromptPart(text)]
-    assert sync_session(session, [ModelRequest(parts=beside)]) == ("code-review",)
+    assert sync_session(session, [ModelRequest(parts=beside)]) == ["code-review"]

@@ -20,6 +20,7 @@ from claude_agent_sdk import (
 
 from framework_chat import ASKED, converse, history_of, place_of
 from model_server import ModelServer, Reply
+from satchel import Satchel
 from satchel.errors import InvalidInput
 from satchel.integrations.claude_agent_sdk import SkillsOptions
 from satchel.testing import make_skill
@@ -195,6 +196,31 @@ def test_a_tool_of_the_host_is_refused_while_a_skill_forbids_it(satchel, options
     assert server.requests[1].results[0].text == "deployed"
     assert "`careful`" in server.requests[3].results[0].text
     assert server.requests[3].results[0].error
+
+
+def test_a_conversation_that_is_resumed_is_read_from_the_transcript(satchel, options):
+    make_skill(place_of(satchel), "careful", disallowed_tools=["mcp__own__deploy"])
+
+    @tool("deploy", "Ship it.", {})
+    async def deploy(arguments):
+        del arguments
+        return {"content": [{"type": "text", "text": "deployed"}]}
+
+    async def ask(made):
+        found = [message async for message in query(prompt="Go", options=made)]
+        return next(one.session_id for one in found if isinstance(one, ResultMessage))
+
+    careful = Reply(calls=[("mcp__skills__Skill", {"name": "careful"})])
+    steps = [careful, "1", Reply(calls=[("mcp__own__deploy", {})]), careful, "2"]
+    with ModelServer(steps) as server:
+        own = {"own": create_sdk_mcp_server("own", tools=[deploy])}
+        made = options(server, mcp_servers=own, allowed_tools=["mcp__own"])
+        session = asyncio.run(ask(SkillsOptions(satchel).options(made)))
+        made.resume = session
+        again = Satchel.for_project(satchel.settings.project, trust="all", builtin=False)
+        asyncio.run(ask(SkillsOptions(again).options(made)))
+    assert "`careful`" in server.requests[3].results[0].text
+    assert "already loaded" in server.requests[4].results[0].text
 
 
 def test_after_a_compaction_a_skill_can_be_loaded_again(satchel, options):

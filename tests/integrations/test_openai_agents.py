@@ -9,6 +9,7 @@ from agents import Agent, Runner, function_tool, set_tracing_disabled
 
 from framework_chat import LOAD, SHIP, converse, forbid_deploy
 from model_server import Reply, loopback
+from satchel.errors import InvalidInput
 from satchel.integrations.openai_agents import SkillsAgent, skill_tools
 
 pytestmark = pytest.mark.timeout(60)  # the first request of a process imports much
@@ -38,14 +39,45 @@ def test_the_example_gets_through_the_conversation(tmp_path):
     converse("openai_agents/agent.py", tmp_path)
 
 
-def test_an_agent_begins_a_session_of_its_own(satchel):
-    agent = SkillsAgent("A", instructions=lambda _context, _agent: "Own words.", skills=satchel)
+def test_an_agent_with_a_session_is_one_conversation(satchel):
+    session = satchel.session()
+    agent = SkillsAgent("A", instructions=lambda _context, _agent: "Own words.", skills=session)
     with loopback(["Yes."]) as server:
         run(agent, agent.session.with_tail("Use code-review"))
     assert server.requests[0].system.startswith("Own words.\n\n<skills>")
     twin = agent.clone(name="B")
     assert isinstance(twin, SkillsAgent)
-    assert twin.session is agent.session
+    assert twin.session is agent.session is session
+
+
+def test_an_agent_with_a_satchel_does_not_mix_conversations_that_run_at_once(satchel):
+    forbid_deploy(satchel)
+    careful = Reply(calls=[("Skill", {"name": "careful"})])
+
+    def script(request):
+        if request.last_user == "Careful":
+            return "Done." if request.results else careful
+        return [Reply(calls=[("deploy", {})]), LOAD, "Done."][len(request.all_results)]
+
+    agent = SkillsAgent(
+        "A", skills=satchel, tools=[deploy], session_options={"exclude": ["write-*"]}
+    )
+
+    async def both():
+        await Runner.run(agent, "Careful")
+        return await asyncio.gather(*(Runner.run(agent, words) for words in ("Ship", "Ship")))
+
+    with loopback(script) as server:
+        asyncio.run(both())
+    assert "write-docs" not in server.requests[0].system
+    results = [[one.text for one in request.all_results] for request in server.requests]
+    ships = [texts for texts in results if len(texts) == 2]
+    assert len(ships) == 2
+    for texts in ships:
+        assert texts[0] == "deployed"
+        assert "<skill-loaded" in texts[1]
+    with pytest.raises(InvalidInput, match="a session for each run"):
+        _ = agent.session
 
 
 def test_the_tools_alone_fit_an_agent_of_ones_own(satchel):

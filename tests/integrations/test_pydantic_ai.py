@@ -46,7 +46,7 @@ def test_conversations_do_not_share_what_they_loaded(satchel):
         first = run(agent, "One")
         other = run(agent, "Two")
         later = run(agent, "Three", message_history=first.all_messages())
-    opening = '<skill-loaded name="code-review" nonce='
+    opening = '<skill-loaded name="code-review" digest='
     assert first.output.startswith(opening)
     assert other.output.startswith(opening)
     assert "already loaded" in later.output

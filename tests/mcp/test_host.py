@@ -18,7 +18,7 @@ def test_a_listed_skill_is_loaded_and_read(tmp_path):
         assert states(satchel) == {"pdf-forms": "active"}
         assert script.reads() == []
         reply = load(satchel, "pdf-forms")
-        assert reply.text.startswith('<skill-loaded name="pdf-forms" origin="mcp docs" nonce=')
+        assert reply.text.startswith('<skill-loaded name="pdf-forms" origin="mcp docs" digest=')
         assert "references/FIELDS.md (9 B)" in reply.text
         assert script.reads() == ["skill://pdf-forms/SKILL.md"]
         page = read(satchel, f"{reply.data['base_dir']}/references/FIELDS.md")

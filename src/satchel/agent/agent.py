@@ -34,7 +34,6 @@ from satchel.agent.events import Limits, TextDelta, Turn, TurnDone, TurnResult, 
 from satchel.agent.history_trimmer import (
     CHOSEN,
     drop_old_turns,
-    notices_in,
     sync_session,
     without_open_calls,
 )
@@ -290,12 +289,10 @@ class Agent:
             if name not in before:
                 self.session.drop(name)
         sync_session(self.session, self.history)
-        self.session.forget_news()
 
     async def _converse(self, text: str, turn: Turn, *, stream: bool) -> TurnResult:
         history = drop_old_turns(self.history, self.limits.history)
-        if len(history) < len(self.history):
-            sync_session(self.session, history, notices_in(self.history))
+        await asyncio.to_thread(sync_session, self.session, history)
         timer = asyncio.timeout(self.limits.seconds)
         with capture_run_messages() as sofar:
             try:
@@ -321,7 +318,7 @@ class Agent:
 
     async def _message(self, text: str, turn: Turn) -> str:
         """The user's message, before reminders and change notices."""
-        tail = turn.note(await self.session.atail(text))
+        tail = await self.session.atail(text)
         turn.waiting = self.satchel.library.untrusted_notice()
         parts = (text, self.session.reminder_due(), tail)
         return "\n\n".join(part for part in parts if part)
@@ -329,7 +326,7 @@ class Agent:
     def _stopped(self, sofar: list[ModelMessage], turn: Turn, why: str) -> TurnResult:
         """Keep a turn that a limit ended, so that the next one can continue."""
         self.history = without_open_calls(sofar)
-        sync_session(self.session, self.history, (*notices_in(sofar), *turn.notes))
+        sync_session(self.session, self.history)
         last = self.history[-1] if self.history else None
         said = last.text if isinstance(last, ModelResponse) else None
         return TurnResult(said or "", turn.report(why))

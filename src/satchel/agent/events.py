@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from satchel.i18n import say
-from satchel.session.history import find_change_notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -163,18 +162,11 @@ class Turn:
         self.sink = outer.sink if outer is not None else sink
         self.tools: list[str] = outer.tools if outer is not None else []
         self.skills: list[str] = outer.skills if outer is not None else []
-        self.notes: list[str] = []
-        """Change notices sent to this agent, compared later with its history."""
         self.waiting = ""
         """The number of untrusted skills, as a line for the report."""
         self.loading = asyncio.Lock()
         """Skills are loaded one at a time: of two calls only the first returns the text."""
         self._started = time.monotonic()
-
-    def note(self, text: str) -> str:
-        """Remember the change notices of a text."""
-        self.notes += find_change_notices(text)
-        return text
 
     def emit(self, event: Event) -> None:
         """Emit an event."""

@@ -24,10 +24,10 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from satchel.session.history import SKILL, find_change_notices, sync_with_history
+from satchel.session.history import SKILL, ConversationHistory, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from pydantic_ai.messages import ModelMessage
 
@@ -120,38 +120,46 @@ def _shorten_request(
     return (replace(message, parts=parts), saved) if saved else (message, 0)
 
 
-def sync_session(
-    session: Session, messages: Sequence[ModelMessage], notices: Iterable[str] = ()
-) -> tuple[str, ...]:
+def sync_session(session: Session, messages: Sequence[ModelMessage]) -> list[str]:
     """Make the session forget what is no longer in a conversation.
 
     Returns:
         The names of the skills whose text is gone.
     """
-    texts = [text for message in messages for text in _texts(message)]
-    return tuple(sync_with_history(session, _skill_texts(messages), texts, notices))
+    return session.sync(read_history(messages, chosen=True))
 
 
-def notices_in(messages: Sequence[ModelMessage]) -> list[str]:
-    """The change notices in a conversation."""
-    return find_change_notices(*(text for message in messages for text in _texts(message)))
+def read_history(messages: Sequence[ModelMessage], *, chosen: bool = False) -> ConversationHistory:
+    """The results of tools and the texts of users.
 
-
-def _skill_texts(messages: Sequence[ModelMessage]) -> Iterator[str]:
-    """The parts that may contain texts of skills: results of `Skill`, and inserted messages.
-
-    A user message next to tool results may come from a tool, so it does not count.
+    Args:
+        messages: The conversation.
+        chosen: Whether skills that the user chose count as loaded. A user message next to tool
+            results may come from a tool, so it is none.
     """
+    calls = {
+        part.tool_call_id: part.args or ""
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolCallPart)
+    }
+    results: list[ToolResult] = []
+    prompts: list[str] = []
     for message in messages:
-        if not isinstance(message, ModelRequest):
-            continue
-        results = [part for part in message.parts if isinstance(part, ToolReturnPart)]
-        for part in results:
-            if part.tool_name == SKILL:
-                yield part.model_response_str()
-        for part in () if results else message.parts:
-            if isinstance(part, UserPromptPart):
-                yield from (text for text in _prompt_texts(part) if text.startswith(CHOSEN))
+        answers = [part for part in message.parts if isinstance(part, ToolReturnPart)]
+        for part in answers:
+            arguments = calls.get(part.tool_call_id, "")
+            failed = part.outcome != "success"
+            text = part.model_response_str()
+            results.append(ToolResult(part.tool_name, text, arguments, failed))
+        for part in message.parts:
+            if isinstance(part, RetryFeedbackPart):
+                results.append(ToolResult("", part.model_response()))
+            for text in prompt_texts(part) if isinstance(part, UserPromptPart) else ():
+                prompts.append(text)
+                if chosen and not answers and text.startswith(CHOSEN):
+                    results.append(ToolResult(SKILL, text))
+    return ConversationHistory(results, prompts)
 
 
 def without_open_calls(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -197,7 +205,8 @@ def _file_chars(content: object) -> int:
     return IMAGE_CHARS
 
 
-def _prompt_texts(part: UserPromptPart) -> list[str]:
+def prompt_texts(part: UserPromptPart) -> list[str]:
+    """The texts of a prompt, without its images and files."""
     if isinstance(part.content, str):
         return [part.content]
     found = (one.content if isinstance(one, TextContent) else one for one in part.content)
@@ -214,7 +223,7 @@ def _texts(message: ModelMessage) -> list[str]:
         elif isinstance(part, ToolCallPart):
             found.append(part.args_as_json_str())
         elif isinstance(part, UserPromptPart):
-            found += _prompt_texts(part)
+            found += prompt_texts(part)
         elif isinstance(part, TextPart):
             found.append(part.content)
     return found

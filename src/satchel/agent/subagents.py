@@ -20,7 +20,7 @@ from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionTools
 from pydantic_ai.usage import UsageLimits
 
 from satchel.agent.events import Turn
-from satchel.agent.history_trimmer import HistoryTrimmer, notices_in, sync_session
+from satchel.agent.history_trimmer import HistoryTrimmer, sync_session
 from satchel.agent.toolset import (
     HostPriorityToolset,
     MeteredToolset,
@@ -241,7 +241,7 @@ def _trim(
     found = trimmer.trim(messages)
     if found is messages:
         return messages
-    sync_session(session, found, notices_in(messages))
+    sync_session(session, found)
     last = found[-1]
     if isinstance(last, ModelRequest) and (reminder := session.reminder_due()):
         # It stays in the history, so the next request has it in the same position.

@@ -97,7 +97,7 @@ class SessionToolset(AbstractToolset[Turn]):
             raise ToolFailed(reply.text)
         if name == SKILL:
             self._emit_loaded(reply, turn)
-        news = turn.note(await self._session.anews())
+        news = await self._session.anews()
         text = f"{reply.text}\n\n{news}" if news else reply.text
         if reply.status != "partial":
             return text

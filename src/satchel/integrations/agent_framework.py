@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from satchel._optional import renamed, require
 from satchel.integrations.base import (
-    SKILL,
+    ConversationHistory,
+    ToolResult,
     acall,
     apermit,
     atail,
-    forget_lost,
     running,
     sessions_of,
     tools_of,
@@ -39,7 +39,7 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import Unpack
 
     from agent_framework import (
@@ -78,8 +78,9 @@ class SkillsProvider(ContextProvider):
         state: dict[str, Any],
     ) -> None:
         """Add the current skills and tools to the request."""
-        del agent, state
-        ours = self.sessions.of(session.session_id)
+        del agent
+        known = _history(context.get_messages(include_input=True), state.get("forbidden"))
+        ours = await asyncio.to_thread(self.sessions.of, session.session_id, known)
         last = context.input_messages[-1] if context.input_messages else None
         if last and last.role == "user" and last.text:
             appended = await atail(ours, last.text)
@@ -89,6 +90,18 @@ class SkillsProvider(ContextProvider):
             context.extend_instructions(self.source_id, prompt)
         context.extend_tools(self.source_id, await asyncio.to_thread(skill_tools, ours))
         context.extend_middleware(self.source_id, [_HistoryMiddleware(ours), _ToolMiddleware(ours)])
+
+    async def after_run(
+        self,
+        *,
+        agent: SupportsAgentRun,
+        session: AgentSession,
+        context: SessionContext,
+        state: dict[str, Any],
+    ) -> None:
+        """Store what the loaded skills forbid: their text may be trimmed before a restart."""
+        del agent, context
+        state["forbidden"] = self.sessions.of(session.session_id).forbidden
 
 
 class _HistoryMiddleware(ChatMiddleware):
@@ -100,7 +113,7 @@ class _HistoryMiddleware(ChatMiddleware):
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         options = cast("dict[str, Any]", context.options or {})
         if not options.get("conversation_id"):  # otherwise the service has the history
-            forget_lost(self._session, _results(context.messages))
+            await asyncio.to_thread(self._session.sync, _history(context.messages))
         await call_next()
 
 
@@ -169,16 +182,18 @@ def _append_text(message: Message, appended: str) -> Message:
     )
 
 
-def _results(messages: Sequence[Message]) -> Iterator[str]:
-    contents = [content for message in messages for content in message.contents]
-    ours = {
-        content.call_id
-        for content in contents
-        if content.type == "function_call" and content.name == SKILL
-    }
-    for content in contents:
-        if content.type == "function_result" and content.call_id in ours:
-            yield str(content.result)
+def _history(
+    messages: Sequence[Message], forbidden: dict[str, list[str]] | None = None
+) -> ConversationHistory:
+    calls: dict[str | None, Content] = {}
+    results: list[ToolResult] = []
+    prompts = [message.text for message in messages if message.role == "user"]
+    for content in (content for message in messages for content in message.contents):
+        if content.type == "function_call":
+            calls[content.call_id] = content
+        elif content.type == "function_result" and (call := calls.get(content.call_id)):
+            results.append(ToolResult(call.name or "", str(content.result), call.arguments or ""))
+    return ConversationHistory(results, prompts, forbidden)
 
 
 __getattr__ = renamed(__name__, {"Skills": "SkillsProvider"})

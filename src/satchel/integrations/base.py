@@ -13,20 +13,21 @@ import threading
 from collections import OrderedDict
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from satchel.errors import InvalidInput
-from satchel.i18n import say
-from satchel.session.history import SKILL, find_change_notices, sync_with_history
+from satchel.i18n import join_names, say
+from satchel.satchel import Satchel
+from satchel.session.history import SKILL, ConversationHistory, ToolResult
+from satchel.session.options import ChildOptions, SessionOptions, check_options
+from satchel.session.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping
+    from typing import Unpack
 
     from satchel.envelope import Envelope
-    from satchel.satchel import Satchel
-    from satchel.session.permissions import Approve
-    from satchel.session.session import Session
 
     SkillsSource = Session | Satchel | str | os.PathLike[str] | None
     """A session of one conversation, or the skills that sessions are created from."""
@@ -39,15 +40,16 @@ __all__ = [
     "SKILL",
     "AdapterReply",
     "ChildOptions",
+    "ConversationHistory",
     "SessionOptions",
     "Sessions",
+    "ToolResult",
     "ToolSpec",
     "acall",
     "apermit",
     "atail",
     "atools_of",
     "call",
-    "forget_lost",
     "joined",
     "permit",
     "running",
@@ -60,30 +62,9 @@ __all__ = [
 _running: ContextVar[Session | None] = ContextVar("satchel_session", default=None)
 
 
-class SessionOptions(TypedDict, total=False):
-    """Options of the sessions that an adapter creates; see `Satchel.session`."""
-
-    approve: Approve
-    ask: Sequence[str]
-
-
-class ChildOptions(TypedDict, total=False):
-    """Limits of a sub-agent; see `Session.child`."""
-
-    include: Sequence[str]
-    exclude: Sequence[str]
-    tools: Sequence[str] | None
-
-
-class _SentNotices:
-    """Change notices sent in one conversation, which may have to be repeated."""
-
-    def __init__(self) -> None:
-        self.news: list[str] = []
-        self.shadowed: set[str] = set()
-
-
-_notes: WeakKeyDictionary[Session, _SentNotices] = WeakKeyDictionary()
+_shadowed: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
+"""The tools of each session whose names the host has too, once they are recorded."""
+_noting = threading.Lock()
 
 
 class ToolSpec(NamedTuple):
@@ -107,30 +88,34 @@ class AdapterReply(NamedTuple):
 class Sessions:
     """Maps conversations to sessions, which share neither loaded skills nor approvals."""
 
-    def __init__(self, begin: Callable[[], Session], *, nested: bool = False) -> None:
+    def __init__(
+        self, begin: Callable[[], Session], *, nested: bool = False, single: Session | None = None
+    ) -> None:
         """Create a map; `sessions_of` does so from user input.
 
         Args:
             begin: Creates the session of a new conversation.
             nested: Whether these are conversations of sub-agents.
+            single: The session of the only conversation.
         """
         self.nested = nested
-        self._begin = begin
+        self.single = single
+        self.begin = begin
         self._made: OrderedDict[str, Session] = OrderedDict()
         self._known: WeakSet[Session] = WeakSet()
         """Includes dropped sessions, while they are still in use."""
         self._lock = threading.RLock()
 
-    def of(self, key: str = "") -> Session:
-        """The session of a conversation.
+    def of(self, key: str = "", history: ConversationHistory | None = None) -> Session:
+        """The session of a conversation; what the history tells is added to it.
 
-        The longest inactive conversation is dropped when there are too many. If it continues,
-        it starts with no loaded skills, which is recorded in the trace.
+        The longest inactive conversation is dropped when there are too many. If it continues, the
+        history tells what it had loaded, as after a restart.
         """
         with self._lock:
             session = self._made.get(key)
             if session is None:
-                session = self._made[key] = self._begin()
+                session = self._made[key] = self.begin()
                 self._known.add(session)
                 if len(self._made) > MAX_CONVERSATIONS:
                     gone, dropped = self._made.popitem(last=False)
@@ -138,21 +123,14 @@ class Sessions:
                     names = tuple(dropped.loaded)
                     dropped.trace.record("forgotten", names, conversation=gone, reason=reason)
             self._made.move_to_end(key)
+        if history is not None:
+            session.sync(history, complete=False)
         return session
 
-    def child(
-        self,
-        *,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
-        tools: Sequence[str] | None = None,
-    ) -> Sessions:
+    def child(self, **limits: Unpack[ChildOptions]) -> Sessions:
         """For a sub-agent: its session is a child of the session that is running when it starts."""
-
-        def begin() -> Session:
-            return self._parent().child(include=include, exclude=exclude, tools=tools)
-
-        return Sessions(begin, nested=True)
+        check_options(limits, ChildOptions)
+        return Sessions(lambda: self._parent().child(**limits), nested=True)
 
     def _parent(self) -> Session:
         """The parent of a sub-agent: the running session, or the only one there is.
@@ -174,39 +152,41 @@ class Sessions:
 
 
 def sessions_of(
-    skills: SkillsSource | Sessions = None, *, approve: Approve = None, ask: Sequence[str] = ()
+    skills: SkillsSource | Sessions = None, **options: Unpack[SessionOptions]
 ) -> Sessions:
     """Create a `Sessions` from an adapter's arguments.
 
     Args:
         skills: A `Satchel` or a project's folder (None: the current one), from which each
             conversation gets its own session; or the session of a single conversation.
-        approve: As for `Satchel.session`, for new sessions.
-        ask: The same.
+        options: As for `Satchel.session`, for new sessions.
 
     Raises:
-        InvalidInput: an option has a wrong value, or is combined with an existing session.
+        InvalidInput: an option has a wrong name or value, or is combined with an existing session;
+            or `skills` is something else.
     """
-    from satchel.satchel import Satchel
-
+    check_options(options)
     if skills is None or isinstance(skills, str | os.PathLike):
         skills = Satchel.for_project(skills or ".")
     if isinstance(skills, Satchel):
         satchel = skills
-
-        def begin() -> Session:
-            return satchel.session(approve=approve, ask=ask)
-
-        begin()  # reports a wrong option now, not at the first request
-        return Sessions(begin)
-    if approve is not None or ask:
+        satchel.session(**options)  # reports a wrong option now, not at the first request
+        return Sessions(lambda: satchel.session(**options))
+    if not isinstance(cast("object", skills), Session | Sessions):
         raise InvalidInput(
-            say("`approve` and `ask` belong to new sessions"), say("Pass them to `Satchel.session`")
+            say("An adapter cannot take skills from a `{kind}`", kind=type(skills).__name__),
+            say("Pass a `Satchel`, the path of a project, or a `Session`"),
+        )
+    if options:
+        names = join_names(f"`{name}`" for name in options)
+        raise InvalidInput(
+            say("{names} cannot be given to a session that exists", names=names),
+            say("Pass them to `Satchel.session`"),
         )
     if isinstance(skills, Sessions):
         return skills
     session = skills
-    return Sessions(lambda: session)
+    return Sessions(lambda: session, single=session)
 
 
 @contextmanager
@@ -239,15 +219,13 @@ def specs_in(definitions: Iterable[Mapping[str, Any]]) -> list[ToolSpec]:
 def call(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply:
     """Call a tool. It never raises."""
     envelope = session.call(name, arguments)
-    news = _remember_notices(session, session.news())
-    return _reply(envelope, joined(news, session.reminder_due()))
+    return _reply(envelope, joined(session.news(), session.reminder_due()))
 
 
 async def acall(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply:
     """Call a tool without blocking the loop; cancelling the task ends the program."""
     envelope = await session.acall(name, arguments)
-    news = _remember_notices(session, await session.anews())
-    return _reply(envelope, joined(news, session.reminder_due()))
+    return _reply(envelope, joined(await session.anews(), session.reminder_due()))
 
 
 def permit(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply | None:
@@ -266,7 +244,7 @@ async def apermit(
 
 def _reply(envelope: Envelope, news: str = "") -> AdapterReply:
     """The part of an envelope for the model, with change notices."""
-    text = f"{envelope.text}\n\n{news}" if news else envelope.text
+    text = f"{envelope.text}\n\n{news}" if news else f"{envelope.text}"  # stores take plain texts
     return AdapterReply(text, envelope.status == "error", envelope)
 
 
@@ -279,7 +257,7 @@ def shadowed(session: Session, taken: Iterable[str], ours: Iterable[str]) -> set
     """The session's tools to omit because the host has tools of the same names."""
     found = set(taken) & set(ours)
     with _noting:
-        sent = _notices_of(session).shadowed
+        sent = _shadowed.setdefault(session, set())
         new = sorted(found - sent)
         sent.update(new)
     for name in new:
@@ -288,75 +266,20 @@ def shadowed(session: Session, taken: Iterable[str], ours: Iterable[str]) -> set
     return found
 
 
-def tail(
-    session: Session,
-    message: str,
-    history: Iterable[str] | None = None,
-    seen: Iterable[str] | None = None,
-) -> str:
+def tail(session: Session, message: str, history: ConversationHistory | None = None) -> str:
     """The text to append to a user message: change notices, shortlist, reminders of trimmed skills.
 
     Args:
         session: The session.
         message: The user's message.
-        history: All results of `Skill` in the model's context; None when unknown.
-        seen: All user and tool texts in the model's context; None when unknown.
+        history: All that the model will see, this message included; None when unknown.
     """
     if history is not None:
-        forget_lost(session, history, seen)
-    parts = (session.reminder_due(), _remember_notices(session, session.tail(message)))
+        session.sync(history)
+    parts = (session.reminder_due(), session.tail(message))
     return "\n\n".join(part for part in parts if part)
 
 
-async def atail(
-    session: Session,
-    message: str,
-    history: Iterable[str] | None = None,
-    seen: Iterable[str] | None = None,
-) -> str:
+async def atail(session: Session, message: str, history: ConversationHistory | None = None) -> str:
     """`tail` in a worker thread."""
-    return await asyncio.to_thread(tail, session, message, history, seen)
-
-
-def forget_lost(
-    session: Session, history: Iterable[str], seen: Iterable[str] | None = None
-) -> list[str]:
-    """Forget loaded skills and notices that are no longer in the history.
-
-    Hosts summarise and trim, turns fail, and some hosts restart with the same session. Without
-    this, a model would be referred to text that it can no longer see. The next `tail` has a
-    reminder.
-
-    Args:
-        session: The session.
-        history: All results of `Skill` in the model's context. Those of other tools prove
-            nothing: any page can imitate a skill.
-        seen: All user and tool texts in the model's context, including this turn's; they contain
-            the change notices.
-
-    Returns:
-        The names of the skills whose text is gone.
-    """
-    with _noting:
-        sent = list(_notices_of(session).news)
-    texts = None if seen is None else list(seen)
-    lost = sync_with_history(session, history, texts, sent)
-    if texts is not None and sent:
-        with _noting:
-            notes = _notices_of(session)
-            notes.news = [note for note in notes.news if any(note in text for text in texts)]
-    return lost
-
-
-_noting = threading.Lock()
-
-
-def _notices_of(session: Session) -> _SentNotices:
-    return _notes.setdefault(session, _SentNotices())
-
-
-def _remember_notices(session: Session, text: str) -> str:
-    if found := find_change_notices(text):
-        with _noting:
-            _notices_of(session).news += found
-    return text
+    return await asyncio.to_thread(tail, session, message, history)

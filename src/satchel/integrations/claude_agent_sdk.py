@@ -7,13 +7,15 @@
 
 The SDK runs Claude Code as a separate program. The tools are therefore an in-process MCP server,
 the catalogue is appended to the system prompt, and hooks append the shortlist to a prompt, deny
-other tools, and identify the calling agent. One `SkillsOptions` is one conversation; when Claude
-Code starts another, loaded skills may be loaded again.
+other tools, and identify the calling agent. Each conversation of Claude Code has its own session;
+one that is resumed is read from Claude Code's transcript.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +23,8 @@ from satchel._optional import renamed, require
 from satchel.errors import InvalidInput
 from satchel.integrations.base import (
     MAX_CONVERSATIONS,
+    SKILL,
+    ConversationHistory,
     acall,
     apermit,
     atools_of,
@@ -28,6 +32,7 @@ from satchel.integrations.base import (
     running,
     sessions_of,
 )
+from satchel.session.history import read_messages, skill_text
 
 try:
     from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
@@ -68,13 +73,13 @@ class SkillsOptions:
         self.name = name
         self._sessions = sessions_of(skills, **options)
         self.session = self._sessions.of()
+        """The session of the first conversation."""
+        self._conversations: dict[str, Session] = {}
         self._sub_agents: dict[str, Sessions] = {}
         self._other_agents = self._sessions.child()  # Claude Code's own sub-agents
         self._calls: dict[str, Session] = {}
-        self._conversation = ""
         self._prompt = self.session.prompt
         self._declared: tuple[str, ...] = ()
-        self._trimmed = ""
 
     # --- options for the SDK ---------------------------------------------------------------
 
@@ -167,7 +172,8 @@ class SkillsOptions:
             del context
             meta = cast("dict[str, Any]", params.meta or {})
             session = self._calls.pop(meta.get("claudecode/toolUseId", ""), None)
-            if session is None and self._sub_agents:  # the limits of a sub-agent must apply
+            several = self._sub_agents or len(self._conversations) > 1
+            if session is None and several:  # the limits of the right one must apply
                 return _result("It is not known which agent calls this tool", failed=True)
             reply = await acall(session or self.session, params.name, params.arguments or {})
             return _result(reply.text, failed=reply.failed)
@@ -178,34 +184,45 @@ class SkillsOptions:
 
     async def _on_prompt(self, data: Any, use: str | None, context: object) -> Any:
         del use, context
-        if self._conversation not in {"", data["session_id"]}:
-            self.session.forget()
-        self._conversation = data["session_id"]
-        note = await asyncio.to_thread(self._notice, data["prompt"])
+        note = await asyncio.to_thread(self._notice, data)
         output = {"hookEventName": "UserPromptSubmit", "additionalContext": note}
         return {"hookSpecificOutput": output} if note else {}
 
-    def _notice(self, message: str) -> str:
-        parts = [self._trimmed, self.session.tail(message)]
-        self._trimmed = ""
-        if self.session.prompt != self._prompt:  # Claude Code keeps the first one
-            self._prompt = self.session.prompt
+    def _conversation(self, data: Any) -> Session:
+        """The session of a conversation, the first time with what the transcript tells."""
+        key = data["session_id"]
+        session = self._conversations.get(key)
+        if session is None:
+            is_first = not self._conversations
+            session = self.session if is_first else self._sessions.of(key)
+            if session is self.session and not is_first:
+                session.forget()  # the host's own session: what it loaded is in another history
+            self._conversations[key] = session
+            if len(self._conversations) > MAX_CONVERSATIONS:
+                self._conversations.pop(next(iter(self._conversations)))
+            session.sync(_transcript(data.get("transcript_path"), self.name), complete=False)
+        return session
+
+    def _notice(self, data: Any) -> str:
+        session = self._conversation(data)
+        parts = [session.reminder_due(), session.tail(data["prompt"])]
+        if session.prompt != self._prompt:  # Claude Code keeps the first one
+            self._prompt = session.prompt
             parts.insert(0, self._with_tool_names(self._prompt))
         return "\n\n".join(part for part in parts if part)
 
     async def _on_compact(self, data: Any, use: str | None, context: object) -> Any:
         """The history is summarised: loaded skills may be loaded again."""
-        del data, use, context
-        lost = [held.name for held in self.session.loaded.values() if held.present]
-        if lost:
-            self.session.forget(*lost)
-            self._trimmed = self.session.reminder(*lost)
+        del use, context
+        session = await asyncio.to_thread(self._conversation, data)
+        if lost := [held.name for held in session.loaded.values() if held.present]:
+            session.forget(*lost)
         return {}
 
     async def _on_tool(self, data: Any, use: str | None, context: object) -> Any:
         """Note the caller of our tools; deny other tools that a loaded skill forbids."""
         del context
-        session = self._session_of(data.get("agent_id"), data.get("agent_type"))
+        session = await asyncio.to_thread(self._session_of, data)
         if data["tool_name"].startswith(f"mcp__{self.name}__"):
             self._calls[use or ""] = session
             if len(self._calls) > MAX_CONVERSATIONS:  # noted, and then denied elsewhere
@@ -217,11 +234,34 @@ class SkillsOptions:
         decision = {"permissionDecision": "deny", "permissionDecisionReason": refusal.text}
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
 
-    def _session_of(self, agent: str | None, kind: str | None) -> Session:
+    def _session_of(self, data: Any) -> Session:
+        session, agent = self._conversation(data), data.get("agent_id")
         if not agent:
-            return self.session
-        with running(self.session):
-            return self._sub_agents.get(kind or "", self._other_agents).of(agent)
+            return session
+        with running(session):
+            return self._sub_agents.get(data.get("agent_type", ""), self._other_agents).of(agent)
+
+
+def _transcript(path: str | None, server: str) -> ConversationHistory:
+    """What Claude Code's transcript tells; after a summary only which tools are forbidden."""
+    before: list[Any] = []
+    after: list[Any] = []
+    with suppress(OSError, ValueError), open(path or "", encoding="utf-8") as stream:
+        for line in stream:
+            row = json.loads(line)
+            if row.get("subtype") == "compact_boundary":
+                before, after = [*before, *after], []
+            elif row.get("message") and not row.get("isSidechain"):
+                after.append(row["message"])
+    prefix = f"mcp__{server}__"
+    forbidden = {
+        known.name: known.disallowed
+        for result in read_messages(before).results
+        if result.tool == f"{prefix}{SKILL}" and (known := skill_text(result.text))
+    }
+    history = read_messages(after)
+    results = [one._replace(tool=one.tool.removeprefix(prefix)) for one in history.results]
+    return ConversationHistory(results, history.prompts, forbidden)
 
 
 def _result(text: str, *, failed: bool) -> CallToolResult:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from satchel._optional import renamed, require
 from satchel.integrations.base import (
-    SKILL,
+    ConversationHistory,
+    ToolResult,
     acall,
     apermit,
     atail,
     atools_of,
-    forget_lost,
     running,
     sessions_of,
 )
@@ -36,7 +36,7 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from typing import Unpack
 
     from google.adk.agents.invocation_context import InvocationContext
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from satchel.session.session import Session
 
 __all__ = ["SkillsPlugin", "SkillsToolset"]
+
+_STATE = "satchel_forbidden"
+"""The key in ADK's session state."""
 
 _caller: ContextVar[Session | None] = ContextVar("satchel_adk_caller", default=None)
 """The session that called the running tool: an agent that the tool starts is its child."""
@@ -84,11 +87,41 @@ class SkillsToolset(BaseToolset):
     def session(self, context: ReadonlyContext) -> Session:
         """The session of the running conversation."""
         key = f"{context.user_id}/{context.session.id}"
+        history = self.history(context)
         if self._parent is None:
-            return self.sessions.of(key)
+            return self.sessions.of(key, history)
         # An agent as a tool has its own ADK session; one that took over has not.
         with running(_caller.get() or self._parent.session(context)):
-            return self.sessions.of(f"{key}/{context.agent_name}")
+            return self.sessions.of(f"{key}/{context.agent_name}", history)
+
+    def history(self, context: ReadonlyContext) -> ConversationHistory:
+        """What the ADK session has of the agents with these skills."""
+        authors = self._authors(context)
+        events = [event for event in context.session.events if event.author in authors]
+        contents = [event.content for event in events if event.content]
+        return _history(contents, context.state.get(self._state_key))
+
+    def _authors(self, context: ReadonlyContext) -> set[str]:
+        """The agents with these skills: what others loaded is not in their requests."""
+        invocation = context._invocation_context  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the only way to the agent
+        todo: list[Any] = [getattr(invocation.agent, "root_agent", invocation.agent)]
+        found = {"user"}
+        while todo:
+            agent = todo.pop()
+            todo += agent.sub_agents
+            if any(tool is self for tool in getattr(agent, "tools", ())):
+                found.add(agent.name)
+        return found
+
+    @property
+    def _state_key(self) -> str:
+        return _STATE if self._parent is None else f"{_STATE}_{self._parent.children.index(self)}"
+
+    def keep_forbidden(self, context: ToolContext) -> None:
+        """Store what the loaded skills forbid: their text may be trimmed before a restart."""
+        forbidden = self.session(context).forbidden
+        if forbidden != context.state.get(self._state_key, {}):
+            context.state[self._state_key] = forbidden
 
     def toolset_for(self, agent: str) -> SkillsToolset:
         """The toolset of an agent: this one, or that of a child."""
@@ -108,7 +141,7 @@ class SkillsToolset(BaseToolset):
         """Add the catalogue to the request."""
         self.agents.add(tool_context.agent_name)
         session = self.session(tool_context)
-        forget_lost(session, _results(llm_request.contents))
+        session.sync(_history(llm_request.contents))
         if prompt := await session.aprompt():
             llm_request.append_instructions([prompt])
 
@@ -133,9 +166,8 @@ class SkillsPlugin(BasePlugin):
         text = "\n".join(part.text for part in user_message.parts or () if part.text)
         if not own or not text:
             return None
-        session = own[0].session(ReadonlyContext(invocation_context))
-        history = [event.content for event in invocation_context.session.events if event.content]
-        appended = await atail(session, text, list(_results(history)))
+        context = ReadonlyContext(invocation_context)
+        appended = await atail(own[0].session(context), text, own[0].history(context))
         if not appended:
             return None
         parts = [*(user_message.parts or ()), types.Part(text=appended)]
@@ -170,7 +202,9 @@ class _AdkTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         session = self._skills.session(tool_context)
-        return _response(await acall(session, self._spec.name, args))
+        reply = await acall(session, self._spec.name, args)
+        self._skills.keep_forbidden(tool_context)
+        return _response(reply)
 
 
 def _response(reply: AdapterReply) -> dict[str, Any]:
@@ -178,12 +212,26 @@ def _response(reply: AdapterReply) -> dict[str, Any]:
     return {"error" if reply.failed else "result": reply.text}
 
 
-def _results(contents: Iterable[types.Content]) -> Iterator[str]:
+def _history(
+    contents: Iterable[types.Content], forbidden: dict[str, list[str]] | None = None
+) -> ConversationHistory:
+    calls: dict[str, types.FunctionCall] = {}
+    results: list[ToolResult] = []
+    prompts: list[str] = []
     for content in contents:
         for part in content.parts or ():
-            found = part.function_response
-            if found and found.name == SKILL and found.response:
-                yield str(found.response.get("result", ""))
+            if part.function_call:
+                calls[part.function_call.id or ""] = part.function_call
+            elif answer := part.function_response:
+                response = answer.response or {}
+                call = calls.get(answer.id or "")
+                arguments = call.args if call and call.name == answer.name else None
+                text = str(response.get("result", response.get("error", "")))
+                name = answer.name or ""
+                results.append(ToolResult(name, text, arguments or "", "error" in response))
+            elif part.text and content.role == "user":
+                prompts.append(part.text)
+    return ConversationHistory(results, prompts, forbidden)
 
 
 __getattr__ = renamed(__name__, {"Skills": "SkillsToolset"})

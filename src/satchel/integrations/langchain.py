@@ -15,11 +15,11 @@ from uuid import uuid4
 
 from satchel._optional import require
 from satchel.integrations.base import (
-    SKILL,
+    ConversationHistory,
+    ToolResult,
     acall,
     apermit,
     call,
-    forget_lost,
     joined,
     permit,
     running,
@@ -68,6 +68,8 @@ class SkillsState(AgentState[Any]):
 
     satchel_conversation: NotRequired[Annotated[str, PrivateStateAttr]]
     """The id of the conversation, which survives trimming of its first messages."""
+    satchel_forbidden: NotRequired[Annotated[dict[str, list[str]], PrivateStateAttr]]
+    """The tools that each loaded skill forbids, which survives trimming of its text."""
 
 
 class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -107,7 +109,7 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         key = str(messages[0].id if self.sessions.nested else thread or messages[0].id)
         last = messages[-1]
         if isinstance(last, HumanMessage) and (
-            appended := tail(self.sessions.of(key), last.text, *_texts(messages))
+            appended := tail(self.sessions.of(key), last.text, _history(messages, state))
         ):
             own = last.content
             block = {"type": "text", "text": appended}
@@ -122,6 +124,13 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> dict[str, Any] | None:
         """`before_agent` without blocking the loop."""
         return await asyncio.to_thread(self.before_agent, state, runtime)
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Store what the loaded skills forbid: their text may be trimmed before a restart."""
+        del runtime
+        forbidden = self._session(state).forbidden
+        is_new = forbidden != state.get("satchel_forbidden", {})
+        return {"satchel_forbidden": forbidden} if is_new else None
 
     # --- requests -------------------------------------------------------------------------
 
@@ -141,7 +150,7 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _with_skills(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         session = self._session(request.state)
-        forget_lost(session, *_texts(request.messages))
+        session.sync(_history(request.messages, request.state))
         own = request.system_message
         if own is None or isinstance(own.content, str):
             system = SystemMessage(joined(own.text if own else "", session.prompt))
@@ -178,7 +187,7 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
         """`wrap_tool_call`; cancelling the task ends a running program."""
-        session = self._session(request.state)
+        session = await asyncio.to_thread(self._session, request.state)
         request_call = request.tool_call
         if request.tool is None and request_call["name"] in await session.anames():
             return _message(
@@ -190,7 +199,9 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return await handler(request)
 
     def _session(self, state: Any) -> Session:
-        return self.sessions.of(str(state.get("satchel_conversation", "")))
+        """The session, with what the messages tell: another process may have begun this run."""
+        key = str(state.get("satchel_conversation", ""))
+        return self.sessions.of(key, _history(state["messages"], state))
 
 
 def skill_tools(session: Session) -> list[StructuredTool]:
@@ -236,21 +247,22 @@ def _message(request: ToolCallRequest, reply: AdapterReply) -> ToolMessage:
     )
 
 
-def _texts(messages: Sequence[AnyMessage]) -> tuple[list[str], list[str]]:
-    results = [message for message in messages if isinstance(message, ToolMessage)]
+def _history(messages: Sequence[AnyMessage], state: Any) -> ConversationHistory:
     calls = {
-        call["id"]: call["name"]
+        call["id"]: call
         for message in messages
         if isinstance(message, AIMessage)
         for call in message.tool_calls
     }
-    skills = [
-        str(message.text)
-        for message in results
-        if (message.name or calls.get(message.tool_call_id)) == SKILL
-    ]
-    prompts = [message for message in messages if isinstance(message, HumanMessage)]
-    return skills, [str(message.text) for message in (*results, *prompts)]
+    results: list[ToolResult] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            call = calls.get(message.tool_call_id)
+            name, arguments = (call["name"], call["args"]) if call else (message.name or "", "")
+            failed = message.status == "error"
+            results.append(ToolResult(name, str(message.text), arguments, failed))
+    prompts = [str(message.text) for message in messages if isinstance(message, HumanMessage)]
+    return ConversationHistory(results, prompts, state.get("satchel_forbidden"))
 
 
 def _name(tool: BaseTool | dict[str, Any]) -> str:

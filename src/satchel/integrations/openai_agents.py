@@ -4,29 +4,32 @@
     agent = SkillsAgent("Helper", instructions="...", skills=session)
     result = await Runner.run(agent, session.with_tail("review my change"))
 
-The SDK gives tools no conversation id, so one session is one conversation: create an
-agent for each, which is cheap. A sub-agent gets `session.child()`.
+With a `Session` an agent is one conversation. With a `Satchel` it serves any number of them: each
+run has its own session, which reads from the run's input what was loaded before. A sub-agent gets
+`session.child()`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._optional import require
+from satchel.errors import InvalidInput
+from satchel.i18n import say
 from satchel.integrations.base import (
-    SKILL,
     acall,
     apermit,
     atools_of,
-    forget_lost,
     joined,
     sessions_of,
     shadowed,
     tools_of,
 )
+from satchel.session.history import read_messages
 
 try:
     from agents import Agent, FunctionTool, ToolGuardrailFunctionOutput, ToolInputGuardrail
@@ -35,12 +38,10 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from agents import RunContextWrapper, Tool, ToolInputGuardrailData
     from agents.tool_context import ToolContext
 
-    from satchel.integrations.base import SkillsSource, ToolSpec
+    from satchel.integrations.base import SessionOptions, Sessions, SkillsSource, ToolSpec
     from satchel.session.session import Session
 
 __all__ = ["SkillsAgent", "skill_tools"]
@@ -50,24 +51,37 @@ __all__ = ["SkillsAgent", "skill_tools"]
 class SkillsAgent(Agent[Any]):
     """An agent with skills: the catalogue in its system prompt, and the current tools."""
 
-    skills: SkillsSource = field(default=None, kw_only=True)
-    """The session of the conversation, or a `Satchel` or a folder to create one."""
+    skills: SkillsSource | Sessions = field(default=None, kw_only=True)
+    """The session of one conversation; or a `Satchel` or a folder, for any number of them."""
+    session_options: SessionOptions | None = field(default=None, kw_only=True)
+    """Options of the sessions that are created from them; see `Satchel.session`."""
     _run: object = field(default=None, init=False, repr=False, compare=False)
     """The run whose history was checked last."""
     _is_tool: bool = field(default=False, init=False, repr=False, compare=False)
     """Whether it is a tool: then each run is a separate, possibly concurrent, conversation."""
-    _child_runs: list[Any] = field(default_factory=list[Any], init=False, repr=False, compare=False)
-    """Weak references to those runs, with the session of each."""
+    _runs: list[Any] = field(default_factory=list[Any], init=False, repr=False, compare=False)
+    """Weak references to the runs that have a session of their own, with it."""
 
     def __post_init__(self) -> None:
-        """Create a session if there is none."""
+        """Check where sessions come from."""
         super().__post_init__()
-        self.skills = sessions_of(self.skills).of()
+        self.skills = sessions_of(self.skills, **(self.session_options or {}))
+        self.session_options = None  # a clone shares the sessions
 
     @property
     def session(self) -> Session:
-        """The session of this conversation."""
-        return cast("Session", self.skills)
+        """The session of the conversation.
+
+        Raises:
+            InvalidInput: the agent has a `Satchel`, and so no single conversation.
+        """
+        single = cast("Sessions", self.skills).single
+        if single is None:
+            raise InvalidInput(
+                say("This agent has a session for each run"),
+                say("Pass `skills=satchel.session()`, or use `satchel.with_shortlist`"),
+            )
+        return single
 
     def as_tool(self, *args: Any, **more: Any) -> FunctionTool:
         """`Agent.as_tool`; each call starts a conversation below this session."""
@@ -75,28 +89,37 @@ class SkillsAgent(Agent[Any]):
         return super().as_tool(*args, **more)
 
     def _session_in(self, run: RunContextWrapper[Any]) -> Session:
-        if not self._is_tool:
-            return self.session
-        runs: list[tuple[weakref.ref[RunContextWrapper[Any]], Session]] = self._child_runs
+        """The session of a run, with what its input tells."""
+        sessions = cast("Sessions", self.skills)
+        single, is_first = sessions.single, False
+        if single is not None and not self._is_tool:
+            session = single
+            is_first, self._run = self._run is not run, run
+        else:
+            session = self._own_session(run, sessions)
+        # Later in a run its results are not in `turn_input`, so nothing counts as trimmed.
+        session.sync(read_messages(run.turn_input), complete=is_first)
+        return session
+
+    def _own_session(self, run: RunContextWrapper[Any], sessions: Sessions) -> Session:
+        runs: list[tuple[weakref.ref[RunContextWrapper[Any]], Session]] = self._runs
         runs[:] = [one for one in runs if one[0]() is not None]
         for known, session in runs:
             if known() is run:
                 return session
-        runs.append((weakref.ref(run), self.session.child()))
-        return runs[-1][1]
+        new = sessions.single.child() if sessions.single is not None else sessions.begin()
+        runs.append((weakref.ref(run), new))
+        return new
 
     async def get_system_prompt(self, run_context: RunContextWrapper[Any]) -> str | None:
         """The agent's own instructions, then the catalogue."""
         own = await super().get_system_prompt(run_context)
-        session = self._session_in(run_context)
+        session = await asyncio.to_thread(self._session_in, run_context)
         return joined(own, await session.aprompt()) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """The agent's own tools, then the session's current ones."""
-        session = self._session_in(run_context)
-        if self._run is not run_context and not self._is_tool:
-            self._run = run_context  # later in a run its results are not in `turn_input`
-            forget_lost(session, _results(run_context.turn_input))
+        session = await asyncio.to_thread(self._session_in, run_context)
         own = await super().get_all_tools(run_context)
         ours = [_function(session, spec) for spec in await atools_of(session)]
         hidden = shadowed(session, (tool.name for tool in own), (tool.name for tool in ours))
@@ -144,15 +167,3 @@ def _guarded(session: Session, tool: Tool) -> Tool:
         *(tool.tool_input_guardrails or ()),
     ]
     return guarded
-
-
-def _results(items: Sequence[object]) -> Iterator[str]:
-    tables = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
-    ours = {
-        item.get("call_id")
-        for item in tables
-        if item.get("type") == "function_call" and item.get("name") == SKILL
-    }
-    for item in tables:
-        if item.get("type") == "function_call_output" and item.get("call_id") in ours:
-            yield str(item.get("output"))

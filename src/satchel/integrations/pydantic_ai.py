@@ -9,17 +9,16 @@ which pydantic-ai takes from the message history) has its own session.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from satchel._optional import renamed, require
 from satchel.integrations.base import (
-    SKILL,
     acall,
     apermit,
     atail,
-    forget_lost,
     running,
     sessions_of,
     shadowed,
@@ -29,19 +28,21 @@ from satchel.integrations.base import (
 try:
     from pydantic_ai import ToolDefinition, ToolFailed
     from pydantic_ai.capabilities import AbstractCapability
-    from pydantic_ai.messages import InstructionPart, ModelRequest, ToolReturnPart, UserPromptPart
+    from pydantic_ai.messages import InstructionPart, ModelRequest, UserPromptPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_core import SchemaValidator, core_schema
+
+    from satchel.agent.history_trimmer import prompt_texts, read_history
 except ImportError:
     require("pydantic_ai", "pydantic-ai")
     raise
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
     from typing import Unpack
 
     from pydantic_ai import RunContext
-    from pydantic_ai.messages import ModelMessage, ToolCallPart
+    from pydantic_ai.messages import ToolCallPart
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.run import AgentRunResult
 
@@ -75,6 +76,11 @@ class SkillToolset(AbstractToolset[Any]):
         """The session of the running conversation."""
         return self.sessions.of(ctx.conversation_id or ctx.run_id or "")
 
+    async def sync(self, ctx: RunContext[Any]) -> None:
+        """Read from the history of a run what the session has to know, before a tool is called."""
+        session, history = self.session(ctx), read_history(ctx.messages)
+        await asyncio.to_thread(session.sync, history, complete=False)
+
     async def _prompt_and_tools(self, ctx: RunContext[Any]) -> tuple[str, list[dict[str, Any]]]:
         """Prompt and tools; the disk is scanned once per run."""
         session = self.session(ctx)
@@ -82,6 +88,7 @@ class SkillToolset(AbstractToolset[Any]):
         if self._runs.get(session) != run:
             self._runs[session] = run
             await session.abegin_turn()
+            await self.sync(ctx)
         return await session.atold()
 
     async def get_instructions(self, ctx: RunContext[Any]) -> InstructionPart | None:
@@ -158,6 +165,7 @@ class SkillsCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
         """Run the agent; agents that its tools start become children of its session."""
+        await self.toolset.sync(ctx)
         with running(self.toolset.session(ctx)):
             return await handler()
 
@@ -166,15 +174,15 @@ class SkillsCapability(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """Append the shortlist to the user's prompt, where it stays in the history."""
         session = self.toolset.session(ctx)
-        history, seen = _texts(request_context.messages)
+        history = read_history(request_context.messages)
         last = request_context.messages[-1]
         prompts = [part for part in last.parts if isinstance(part, UserPromptPart)]
         if ctx.run_step > 1 or not isinstance(last, ModelRequest) or not prompts:
-            forget_lost(session, history, seen)
+            await asyncio.to_thread(session.sync, history)
             return request_context
         given = prompts[-1].content
-        text = "\n".join(_prompt_texts(prompts[-1]))
-        if appended := await atail(session, text, history, seen):
+        text = "\n".join(prompt_texts(prompts[-1]))
+        if appended := await atail(session, text, history):
             content = f"{given}\n\n{appended}" if isinstance(given, str) else [*given, appended]
             part = replace(prompts[-1], content=content)
             last.parts = [part if one is prompts[-1] else one for one in last.parts]
@@ -197,25 +205,6 @@ class SkillsCapability(AbstractCapability[Any]):
         ):
             raise ToolFailed(refusal.text)
         return await handler(args)
-
-
-def _texts(messages: Sequence[ModelMessage]) -> tuple[list[str], list[str]]:
-    skills: list[str] = []
-    seen: list[str] = []
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolReturnPart):
-                seen.append(str(cast("object", part.content)))
-                if part.tool_name == SKILL:
-                    skills.append(seen[-1])
-            elif isinstance(part, UserPromptPart):
-                seen += _prompt_texts(part)
-    return skills, seen
-
-
-def _prompt_texts(part: UserPromptPart) -> list[str]:
-    given = part.content
-    return [given] if isinstance(given, str) else [one for one in given if isinstance(one, str)]
 
 
 __getattr__ = renamed(__name__, {"Skills": "SkillsCapability"})

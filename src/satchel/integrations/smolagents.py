@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 from satchel._optional import renamed, require
 from satchel.integrations.base import (
     SKILL,
+    ConversationHistory,
+    ToolResult,
     call,
-    forget_lost,
     joined,
     permit,
     running,
@@ -38,7 +39,7 @@ except ImportError:
     raise
 
 if TYPE_CHECKING:
-    from satchel.integrations.base import Sessions, SkillsSource, ToolSpec
+    from satchel.integrations.base import SessionOptions, Sessions, SkillsSource, ToolSpec
     from satchel.session.session import Session
 
 __all__ = ["SkillsCodeAgent", "SkillsToolCallingAgent", "skill_tools"]
@@ -52,9 +53,7 @@ class SmolagentsTool(Tool):
     output_type = "string"
     skip_forward_signature_validation = True
 
-    def __init__(
-        self, session: Session, spec: ToolSpec, skill_texts: list[str] | None = None
-    ) -> None:
+    def __init__(self, session: Session, spec: ToolSpec) -> None:
         self.name = spec.name
         self.description = spec.description
         required = spec.parameters.get("required", ())
@@ -63,16 +62,12 @@ class SmolagentsTool(Tool):
             for name, schema in spec.parameters.get("properties", {}).items()
         }
         self._session = session
-        self._skill_texts = skill_texts if spec.name == SKILL else None
         cast("Any", super()).__init__()
 
     def forward(self, **arguments: Any) -> str:
         """Call the tool. A failure is part of the text, so that the model can react."""
         given = {name: value for name, value in arguments.items() if value is not None}
-        text = call(self._session, self.name, given).text
-        if self._skill_texts is not None:
-            self._skill_texts.append(text.strip())
-        return text
+        return call(self._session, self.name, given).text
 
 
 class _SkillsAgentBase(MultiStepAgent):
@@ -86,6 +81,7 @@ class _SkillsAgentBase(MultiStepAgent):
         *args: Any,
         skills: SkillsSource | Sessions = None,
         instructions: str = "",
+        session_options: SessionOptions | None = None,
         **more: Any,
     ) -> None:
         """Create an agent with skills.
@@ -94,12 +90,12 @@ class _SkillsAgentBase(MultiStepAgent):
             args: Arguments of the agent.
             skills: The session of the conversation, or a `Satchel` or a folder to create one.
             instructions: The host's own; the catalogue follows.
+            session_options: Options of the session that is created; see `Satchel.session`.
             more: Options of the agent.
         """
-        self._sessions = sessions_of(skills)
+        self._sessions = sessions_of(skills, **(session_options or {}))
         self._runs = 0
         self._own_instructions = instructions
-        self._skill_texts: list[str] = []
         self.session = self._sessions.of()
         combined = joined(instructions, self.session.prompt)
         cast("Any", super()).__init__(*args, instructions=combined, **more)
@@ -111,22 +107,20 @@ class _SkillsAgentBase(MultiStepAgent):
         if reset and self._sessions.nested:  # a team member starts a new conversation for each task
             self._runs += 1
             self.session = self._sessions.of(str(self._runs))
-        appended = tail(self.session, task, () if reset else self._results())
+        history = ConversationHistory(prompts=()) if reset else self._history()
+        appended = tail(self.session, task, history)
         self._refresh()
         task = f"{task}\n\n{appended}" if appended else task
         with running(self.session):
             return cast("Any", super()).run(task, *args, reset=reset, **more)
 
     def _step_stream(self, memory_step: Any) -> Any:
-        forget_lost(self.session, self._results())
+        self.session.sync(self._history())
         self._refresh()
         yield from super()._step_stream(memory_step)
 
     def _refresh(self) -> None:
-        ours = {
-            spec.name: SmolagentsTool(self.session, spec, self._skill_texts)
-            for spec in tools_of(self.session)
-        }
+        ours = {spec.name: SmolagentsTool(self.session, spec) for spec in tools_of(self.session)}
         before = list(self.tools)
         self.tools = {**self._host, **ours, **self._host}  # the host's come first, and win
         self.instructions = joined(self._own_instructions, self.session.prompt)
@@ -134,18 +128,23 @@ class _SkillsAgentBase(MultiStepAgent):
         if executor is not None and before != list(self.tools):
             executor.send_tools({**self.tools, **self.managed_agents})
 
-    def _results(self) -> list[str]:
-        """The texts of skills in the model's context.
+    def _history(self) -> ConversationHistory:
+        """The memory, as it is or as the host stored it.
 
-        A step of smolagents has the results of all its calls in one text, without their tools. So
-        the results of `Skill` are noted when they are returned, and searched for: a page that only
-        imitates a skill does not count.
+        A step has the results of all its calls in one text. Results of a program that calls `Skill`
+        have no arguments, so such a skill allows nothing after a restart until it is loaded again.
         """
-        seen = [getattr(step, "observations", None) or "" for step in self.memory.steps]
-        self._skill_texts[:] = [
-            text for text in self._skill_texts if any(text in one for one in seen)
-        ]
-        return list(self._skill_texts)
+        results: list[ToolResult] = []
+        prompts: list[str] = []
+        for step in self.memory.steps:
+            prompts.append(str(getattr(step, "task", None) or ""))
+            text = getattr(step, "observations", None) or ""
+            for made in getattr(step, "tool_calls", None) or ():
+                if made.name == "python_interpreter" and f"{SKILL}(" in str(made.arguments):
+                    results.append(ToolResult(SKILL, text))
+                else:
+                    results.append(ToolResult(made.name, text, made.arguments))
+        return ConversationHistory(results, prompts)
 
 
 class SkillsToolCallingAgent(_SkillsAgentBase, ToolCallingAgent):

@@ -7,6 +7,7 @@ the skill changed on disk or its text was trimmed from the history.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.catalogue.render import clean, xml_text, xml_value
@@ -16,19 +17,26 @@ from satchel.i18n import Message
 from satchel.session.permissions import tool_grants
 from satchel.tools.framing import one_line, printable
 from satchel.tools.permission_rules import SkillToolRules, is_overbroad, patterns_of
-from satchel.tools.skill_tool import document_digest, read_skill
+from satchel.tools.skill_tool import (
+    document_digest,
+    read_skill,
+    short_digest,
+    skill_content,
+    state_marks,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
+    from satchel.session.history import SkillText
     from satchel.skill.model import Skill
     from satchel.tools.base import SkillSource
     from satchel.tools.skill_tool import LoadedSkill
 
-STATE_VERSION = 1
-_KEYS = {"version", "filters", "tools", "ask", "stack", "loaded", "told"}
+STATE_VERSION = 2
+_KEYS = {"version", "filters", "tools", "ask", "stack", "loaded", "dropped", "prompt"}
 
 
 class StateLimits(NamedTuple):
@@ -48,7 +56,7 @@ def state_limits(state: Any) -> StateLimits:
     Raises:
         InvalidInput: `Session.dump` did not return this state.
     """
-    if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) - {"changes"} != _KEYS:
+    if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != _KEYS:
         raise bad_state("state")
     table = cast("dict[str, Any]", state)
     if table["version"] != STATE_VERSION:
@@ -94,6 +102,8 @@ _BEFORE = (
     " text of one is not above, call Skill again to read it before you go on with it."
 )
 _MAX_ABOUT_CHARS = 200
+ALREADY_LOADED = "is already loaded and unchanged (revision "
+"""In the text of a pointer."""
 
 
 class LoadedRecord(NamedTuple):
@@ -150,6 +160,11 @@ class LoadedSkills:
         self._deduplicate = deduplicate
         self._lock = threading.RLock()
         self._held: dict[str, LoadedRecord] = {}
+        self._nonces: set[str] = set()
+        """Of the frames that were made or examined here: they have nothing new to tell."""
+        self._dropped: set[str] = set()
+        self._is_restored = False
+        """Until the first `sync` after `load_state`: the history has frames of dropped skills."""
 
     @property
     def all(self) -> Mapping[str, LoadedRecord]:
@@ -190,6 +205,7 @@ class LoadedSkills:
             for name in names or tuple(self._held):
                 held = self._held.pop(name, None)
                 if held is not None:
+                    self._dropped.add(name)
                     self._trace.record("forgotten", (name,), ref=held.ref, dropped=True)
 
     def reminder(self, names: Sequence[str]) -> str:
@@ -198,7 +214,7 @@ class LoadedSkills:
         if not held:
             return ""
         rows = [
-            f"<skill name={xml_value(clean(one.name))} digest={xml_value(one.digest)}>"
+            f"<skill name={xml_value(clean(one.name))} {state_marks(one.digest, one.disallowed)}>"
             f"{xml_text(clean(one.about))}</skill>"
             for one in held
         ]
@@ -238,6 +254,8 @@ class LoadedSkills:
             stamp=(skill.head.mtime_ns, skill.head.size),
         )
         with self._lock:
+            self._nonces.add(loaded.nonce)
+            self._dropped.discard(skill.name)
             before = self._held.get(skill.name)
             if before is None:
                 self._held[skill.name] = held
@@ -261,6 +279,108 @@ class LoadedSkills:
             return reply._replace(text=f"{note}\n{reply.text}", data=data)
         return reply
 
+    # --- from the history -----------------------------------------------------------------
+
+    def adopt(
+        self,
+        found: SkillText,
+        text: str,
+        skill: Skill | None,
+        arguments: Mapping[str, Any],
+        may_grant: Callable[[], bool],
+    ) -> bool:
+        """Take over a skill that the history has and this session did not load.
+
+        It allows tools only if the whole text that a load would return now is in the result: who
+        forges that gives the model the same instructions, and gains nothing.
+
+        Args:
+            found: What the result says of itself.
+            text: The whole result.
+            skill: The skill that the call names; None when there is none, or no call.
+            arguments: The arguments of the call.
+            may_grant: Whether the skill could be loaded here without approval.
+
+        Returns:
+            Whether something was new.
+        """
+        with self._lock:
+            before = self._held.get(found.name)
+            known = found.nonce in self._nonces if found.nonce else before is not None
+            hidden = found.name in self._dropped and (self._is_restored or not found.nonce)
+            if found.nonce:
+                self._nonces.add(found.nonce)
+            if known or hidden:
+                return False
+        source, whole, content, allowed, forbidden = None, False, "", (), found.disallowed
+        if skill is not None and skill.state == "active" and skill.name == found.name:
+            with suppress(SatchelError):
+                source = read_skill(self._library, skill)
+        if source is not None and skill is not None:
+            current = patterns_of(source.fields.get("disallowed-tools"), forbidding=True)
+            forbidden = (*forbidden, *current)
+            content, _ = skill_content(skill, source, str(arguments.get("args") or ""))
+            whole = bool(found.nonce) and source.digest == found.digest and content in text
+            allowed = self._allowed(skill, source) if whole and may_grant() else ()
+        is_changed = source is None or source.digest != found.digest
+        held = LoadedRecord(
+            found.name,
+            skill.ref if skill is not None else "",
+            source.folder.revision if whole and source is not None else "",
+            found.digest,
+            len(content) if whole else 0,
+            allowed,
+            tuple(dict.fromkeys((*(before.disallowed if before else ()), *forbidden))),
+            one_line(skill.description, _MAX_ABOUT_CHARS) if skill is not None else "",
+            present=whole or (bool(found.nonce) and is_changed),
+            nonce=found.nonce,
+            texts=frozenset((short_digest(content),)) if whole else frozenset(),
+            folder=skill.base_dir if whole and skill is not None else "",
+            stamp=(skill.head.mtime_ns, skill.head.size) if whole and skill is not None else (0, 0),
+        )
+        with self._lock:
+            self._dropped.discard(found.name)
+            self._held[found.name] = held
+        return True
+
+    def knows(self, nonce: str) -> bool:
+        """Whether a frame was made or examined here."""
+        return nonce in self._nonces
+
+    def forbid(self, name: str, patterns: Sequence[str], digest: str = "") -> None:
+        """Take over what a skill forbids whose text is not in the history any more."""
+        with self._lock:
+            held = self._held.get(name)
+            if name in self._dropped or not (held or patterns):
+                return
+            held = held or LoadedRecord(name, "", "", digest, 0, present=False, reminded=True)
+            both = dict.fromkeys((*held.disallowed, *patterns))
+            self._held[name] = held._replace(disallowed=tuple(both))
+
+    def forget_missing(
+        self, has_text: Callable[[LoadedRecord], bool], reminders: Callable[[str], bool] | None
+    ) -> list[str]:
+        """Forget the skills whose text or whose reminder left the history.
+
+        Args:
+            has_text: Whether the history has the whole text of a skill.
+            reminders: Whether it has a reminder of the skill of this name; None when unknown.
+
+        Returns:
+            Names of the skills whose text was there before and is gone.
+        """
+        self._is_restored = False
+        held = self.all.values()
+        lost = [one.name for one in held if one.present and not has_text(one)]
+        again = [one.name for one in held if not one.present and one.reminded]
+        if reminders is not None:
+            lost_reminders = [name for name in again if not reminders(name)]
+        else:
+            lost_reminders = []
+        if lost or lost_reminders:
+            self.forget([*lost, *lost_reminders])
+        return lost
+
     def edited(self, snapshot: Snapshot) -> list[str]:
         """Names of skills whose present text differs from the one on disk."""
         return [
@@ -272,8 +392,8 @@ class LoadedSkills:
     def _pointer(self, reply: Envelope, held: LoadedRecord, *, touched: bool) -> Envelope:
         self._trace.record("repeated", (held.name,), ref=held.ref, digest=held.digest)
         text = (
-            f"The skill `{printable(held.name)}` is already loaded and unchanged (revision "
-            f"{held.revision}); its text is above."
+            f"The skill `{printable(held.name)}` {ALREADY_LOADED}{held.revision}); its text is "
+            "above."
         )
         if touched:
             text += " Files of it were touched since then: read those again that you need."
@@ -333,7 +453,13 @@ class LoadedSkills:
             for held in self.all.values()
         ]
 
-    def load_state(self, state: Any) -> None:
+    @property
+    def dropped(self) -> list[str]:
+        """The skills that were unloaded on the user's behalf."""
+        with self._lock:
+            return sorted(self._dropped)
+
+    def load_state(self, state: Any, dropped: Any) -> None:
         """Continue with a dumped state. What a skill allows is read from its current files.
 
         A skill with another text than the one that was loaded allows nothing until it is loaded
@@ -352,6 +478,9 @@ class LoadedSkills:
             kept: dict[str, Any] = {**row, "disallowed": forbidden, "texts": texts}
             held = LoadedRecord(**kept)
             self._held[held.name] = self._verified(held)
+            self._nonces.add(held.nonce)
+        self._dropped = set(checked_list(dropped, "dropped", str))
+        self._is_restored = True
 
     def _verified(self, held: LoadedRecord) -> LoadedRecord:
         skill = self._library.snapshot().get(held.name)

@@ -8,10 +8,15 @@ with paths and no notices: its prompt is rebuilt when the list changed.
 
 from __future__ import annotations
 
+import json
+import os
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
+from satchel._fs import read_plain, write_atomic
 from satchel.catalogue.budget import sentence_ends, shorten, shown_name
 from satchel.catalogue.render import clean, xml_text, xml_value
 from satchel.session.loaded_skills import bad_state
@@ -67,6 +72,8 @@ class SessionPrompt:
         self._frozen: FrozenPrompt | None = None
         self._reported: Mapping[str, ListedSkill] | None = None
         self._seen: Snapshot | None = None
+        self._sent: list[str] = []
+        """The notices that should be in the history."""
 
     def current(self, snapshot: Snapshot) -> FrozenPrompt:
         """The prompt to send, rebuilt where necessary."""
@@ -110,6 +117,19 @@ class SessionPrompt:
             self._reported = self._frozen.rows if self._frozen is not None else None
             self._seen = None
 
+    def check_again(self) -> None:
+        """Look for loaded skills that were edited at the next notice."""
+        with self._lock:
+            self._seen = None
+
+    def find_missing(self, texts: Sequence[str]) -> None:
+        """Repeat the changes whose notice is in none of these texts."""
+        with self._lock:
+            present = [note for note in self._sent if any(note in text for text in texts)]
+            is_complete, self._sent = len(present) == len(self._sent), present
+            if not is_complete:
+                self.forget_news()
+
     def news(self, snapshot: Snapshot) -> str:
         """The notice of changes since the last one; empty when there are none, or without Skill."""
         if not self._offers(SkillTool.name):
@@ -124,6 +144,7 @@ class SessionPrompt:
             self._reported = rows
             text = render_changes(found)
             if text:
+                self._sent.append(text)
                 self._trace.record(
                     "told",
                     (),
@@ -135,32 +156,51 @@ class SessionPrompt:
             return text
 
     def dump(self) -> dict[str, str] | None:
-        """The digest of each skill's reported description; None when nothing was reported."""
+        """The digests of the prompt and of what was reported; None when nothing was.
+
+        Their size does not depend on the library. The prompt itself goes into the cache folder, so
+        that a restored session can send the same bytes.
+        """
         with self._lock:
             if self._frozen is None or self._reported is None:
                 return None
-            return {name: _row_digest(row) for name, row in self._reported.items()}
+            stored = StoredPrompt(self._frozen.prompt, _digests(self._frozen.rows))
+            reported = _digest(_digests(self._reported))
+        stored.save(self._settings.paths.cache)
+        return {"digest": stored.digest, "reported": reported}
 
     def load_state(self, state: Any, snapshot: Snapshot) -> None:
-        """Continue with a dumped state: build the prompt now, report changes since then.
+        """Continue with a dumped state, and report changes since then.
+
+        The prompt keeps its bytes if it is the same now, or is in the cache folder; otherwise it is
+        built from the library as it is.
 
         Raises:
             InvalidInput: `dump` did not return this state.
         """
         if state is None:
             return
-        if not isinstance(state, dict):
-            raise bad_state("told")
-        reported: dict[str, ListedSkill] = {}
-        rows = listed_skills(snapshot)
-        for name, digest in state.items():  # pyright: ignore[reportUnknownVariableType]
-            if not isinstance(name, str) or not isinstance(digest, str):
-                raise bad_state("told")
-            row = rows.get(name)
-            reported[name] = row if row and _row_digest(row) == digest else _ANOTHER
+        table = cast("dict[str, Any]", state) if isinstance(state, dict) else {}
+        if table.keys() != {"digest", "reported"} or not all(
+            isinstance(value, str) for value in table.values()
+        ):
+            raise bad_state("prompt")
         with self._lock:
-            self._build(snapshot)
-            self._reported, self._seen = reported, None
+            built = self._build(snapshot)
+            now = _digests(built.rows)
+            if StoredPrompt(built.prompt, now).digest == table["digest"]:
+                return
+            stored = StoredPrompt.load(self._settings.paths.cache, table["digest"])
+            if stored is None:
+                self._trace.record("rebuilt", (), reason="the prompt is not stored here")
+                return
+            rows = {
+                name: built.rows[name] if now.get(name) == digest else _ANOTHER
+                for name, digest in stored.rows.items()
+            }
+            self._frozen = built._replace(prompt=stored.prompt, rows=rows)
+            self._reported = built.rows if _digest(now) == table["reported"] else rows
+            self._seen = None
 
     def _build(self, snapshot: Snapshot) -> FrozenPrompt:
         tools = self._describe(snapshot, "anthropic")
@@ -224,8 +264,57 @@ def listed_skills(snapshot: Snapshot) -> dict[str, ListedSkill]:
     return found
 
 
-def _row_digest(row: ListedSkill) -> str:
-    return short_digest("\0".join(row))
+def _digests(rows: Mapping[str, ListedSkill]) -> dict[str, str]:
+    return {name: short_digest("\0".join(row)) for name, row in rows.items()}
+
+
+def _digest(value: Any) -> str:
+    return sha256(_as_json(value)).hexdigest()
+
+
+def _as_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
+
+
+MAX_STORED_PROMPTS = 256
+_MAX_STORED_BYTES = 16 * 1024 * 1024
+
+
+class StoredPrompt(NamedTuple):
+    """A prompt in the cache folder, in a file named after its digest."""
+
+    prompt: str
+    rows: dict[str, str]
+    """The digest of each listed skill's description."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of both."""
+        return _digest(list(self))
+
+    def save(self, cache: str) -> None:
+        """Store it, and delete the oldest ones beyond the limit; never raises."""
+        folder = os.path.join(cache, "prompts")
+        path = os.path.join(folder, self.digest)
+        if not cache or os.path.exists(path):
+            return
+        with suppress(OSError):
+            write_atomic(path, _as_json(list(self)), private=True, durable=False)
+            files = sorted(os.scandir(folder), key=lambda entry: entry.stat().st_mtime_ns)
+            for entry in files[:-MAX_STORED_PROMPTS]:
+                os.unlink(entry)
+
+    @classmethod
+    def load(cls, cache: str, digest: str) -> StoredPrompt | None:
+        """Read it back; None when it is not there, or was changed."""
+        if not cache or not digest.isalnum():
+            return None
+        try:
+            data = read_plain(os.path.join(cache, "prompts", digest), _MAX_STORED_BYTES)
+            stored = cls(*json.loads(data))
+        except (OSError, ValueError, TypeError):
+            return None
+        return stored if stored.digest == digest else None
 
 
 class CatalogueChanges(NamedTuple):

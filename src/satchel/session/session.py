@@ -26,12 +26,28 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from satchel._threads import in_thread, threaded
 from satchel.errors import InvalidInput, SatchelError
 from satchel.library.snapshot import Filter
-from satchel.session.loaded_skills import STATE_VERSION, LoadedRecord, LoadedSkills
+from satchel.session.history import (
+    SKILL,
+    ConversationHistory,
+    SkillText,
+    is_whole,
+    read_messages,
+    reminded_skills,
+    skill_text,
+)
+from satchel.session.loaded_skills import (
+    ALREADY_LOADED,
+    STATE_VERSION,
+    LoadedRecord,
+    LoadedSkills,
+)
 from satchel.session.permissions import PermissionGate
 from satchel.session.prompt import SessionPrompt
-from satchel.tools.base import ResolvedCall, cancellable, in_thread, threaded
+from satchel.session.shortlist import Shortlist, append_shortlist, make_shortlist
+from satchel.tools.base import ResolvedCall, cancellable
 from satchel.tools.permission_rules import BaseFolder, as_patterns, decide, may_match_name, names
 from satchel.tools.read_file import ReadFileTool
 from satchel.tools.schema import read_arguments
@@ -42,15 +58,15 @@ from satchel.tools.toolset import failed_call, make_toolset, revision_of
 __all__ = ["AvailableTools", "LoadedRecord", "Session"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from satchel.detect import Detection
     from satchel.detect.pipeline import SelectionPipeline
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
     from satchel.runners.base import Cancel
+    from satchel.session.history import ToolResult
     from satchel.session.permissions import PermissionDecision
-    from satchel.session.shortlist import Shortlist
     from satchel.settings import Settings
     from satchel.tools.base import ToolCall
     from satchel.tools.permission_rules import SkillToolRules
@@ -180,6 +196,11 @@ class Session:
         """Names of the tools that can be called now."""
         return self._prompt.names(self._snapshot())
 
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Names of all tools, also of those that are not offered here."""
+        return self._tools().names
+
     async def anames(self) -> tuple[str, ...]:
         """`names` in a worker thread."""
         return await in_thread(lambda: self.names)
@@ -239,8 +260,6 @@ class Session:
 
     def shortlist(self, message: str) -> Shortlist:
         """Name the skills that may fit a message, in a short block; never raises."""
-        from satchel.session.shortlist import Shortlist, make_shortlist
-
         if not self._gate.offers(SkillTool.name):
             return Shortlist("", reason="`Skill` cannot be called here")
         snapshot = self._snapshot()
@@ -274,8 +293,6 @@ class Session:
         Raises:
             InvalidInput: it is neither.
         """
-        from satchel.session.shortlist import Shortlist, append_shortlist
-
         return append_shortlist(message, lambda text: Shortlist(self.tail(text)))
 
     async def awith_tail(self, message: _Said) -> _Said:
@@ -496,9 +513,91 @@ class Session:
         """
         return self._loaded.reminder_due()
 
-    def forget_news(self) -> None:
-        """Note that a change notice was removed from the history: it is given again."""
-        self._prompt.forget_news()
+    def sync(
+        self, messages: Iterable[Any] | ConversationHistory, *, complete: bool = True
+    ) -> list[str]:
+        """Read from the messages what this session has to know: which skills were loaded.
+
+        Call it at the start of a turn with the history. A new session, in another process, then
+        continues like the one before it: tools that a loaded skill forbids stay forbidden,
+        and a text that is there is not sent twice. A skill allows tools again only if its whole
+        present text is the result of a call of `Skill`. What left the history is sent again.
+
+        Args:
+            messages: In the format of a provider's API (Anthropic, OpenAI, Gemini, Bedrock), or
+                what `ConversationHistory` has read of other formats.
+            complete: Whether these are all messages that the model will see; otherwise skills are
+                added, and none is considered lost.
+
+        Returns:
+            Names of the skills whose text was there before and is gone.
+        """
+        history = messages if isinstance(messages, ConversationHistory) else read_messages(messages)
+        results = [result for result in history.results if result.tool == SKILL]
+        prompts, tools = history.prompts or (), self._tools()
+        ends = [
+            result.text
+            for result in history.results
+            if result.text.endswith("</skills-loaded-before>") and tools.find(result.tool)
+        ]
+        for known in reminded_skills((*prompts, *ends)):
+            self._loaded.forbid(known.name, known.disallowed, known.digest)
+        for name, patterns in (history.forbidden or {}).items():
+            self._loaded.forbid(name, patterns)
+        for result in results:
+            if self._adopt(result):
+                self._prompt.check_again()
+        if not complete:
+            return []
+        texts = history.texts
+        if texts is not None:
+            self._prompt.find_missing(texts)
+        names = {known.name for known in reminded_skills((*prompts, *ends))}
+        return self._loaded.forget_missing(
+            lambda held: any(
+                is_whole(result.text, held.nonce, held.characters) for result in results
+            ),
+            None if texts is None else names.__contains__,
+        )
+
+    def _adopt(self, result: ToolResult) -> bool:
+        """Take over the skill in a result of `Skill`; True when something was new."""
+        found = skill_text(result.text)
+        if found is not None and self._loaded.knows(found.nonce):
+            return False
+        try:
+            table = read_arguments(result.arguments or None)
+        except SatchelError:
+            table = {}
+        tool, snapshot = self._tools().find(SkillTool.name), self._snapshot()
+        skill = tool.named(table, snapshot) if isinstance(tool, SkillTool) else None
+        found = skill_text(result.text, skill.name if skill is not None else "")
+        if found is None and skill is not None and self._was_loaded(result):
+            found = SkillText(skill.name, "", ())
+        if found is None:
+            return False
+
+        def may_grant() -> bool:
+            call = ResolvedCall(SkillTool.name, table, tool, snapshot, skill, session=self)
+            is_offered = skill is not None and skill.for_model
+            return is_offered and self._evaluate(call).verdict.answer == "allow"
+
+        return self._loaded.adopt(found, result.text, skill, table, may_grant)
+
+    @staticmethod
+    def _was_loaded(result: ToolResult) -> bool:
+        """Whether a result without a skill's text followed a load: a pointer, or a text cut out.
+
+        A refusal has names in backticks, and what hosts put in place of a text has none.
+        """
+        if result.failed is None:
+            return ALREADY_LOADED in result.text or "`" not in result.text
+        return not result.failed
+
+    @property
+    def forbidden(self) -> dict[str, list[str]]:
+        """The tools that each loaded skill forbids: for a host that keeps them with its history."""
+        return {one.skill: list(one.disallowed) for one in self._loaded.forbidden()}
 
     # --- stored sessions ------------------------------------------------------------------
 
@@ -522,7 +621,8 @@ class Session:
             "ask": list(self._gate.ask),
             "stack": list(self._stack),
             "loaded": self._loaded.dump(),
-            "told": self._prompt.dump(),
+            "dropped": self._loaded.dropped,
+            "prompt": self._prompt.dump(),
         }
 
     def take(self, state: Mapping[str, Any]) -> None:
@@ -531,8 +631,8 @@ class Session:
         Raises:
             InvalidInput: `dump` did not return this state.
         """
-        self._loaded.load_state(state["loaded"])
-        self._prompt.load_state(state["told"], self._snapshot())
+        self._loaded.load_state(state["loaded"], state["dropped"])
+        self._prompt.load_state(state["prompt"], self._snapshot())
 
     # --- subsessions ----------------------------------------------------------------------
 

@@ -11,13 +11,13 @@ import threading
 import time
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from satchel.envelope import answer, failure
 from satchel.tools.schema import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from satchel.envelope import Envelope, ErrorCode
     from satchel.library import Snapshot
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from satchel.skill.model import Skill
 
 
-T = TypeVar("T")
-S = TypeVar("S")
-_Given = ParamSpec("_Given")
 _CANCEL_TIMEOUT_S = 5
 
 
@@ -212,27 +209,6 @@ class CancelToken:
             read, self._read = self._read, -1
             if read >= 0:
                 os.close(read)
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run a function in a worker thread."""
-    import asyncio
-
-    return await asyncio.to_thread(work)
-
-
-def threaded(
-    work: Callable[Concatenate[S, _Given], T],
-) -> Callable[Concatenate[S, _Given], Coroutine[Any, Any, T]]:
-    """The asynchronous twin of a method: runs it in a worker thread."""
-    name = work.__name__
-
-    async def twin(self: S, *given: _Given.args, **named: _Given.kwargs) -> T:
-        return await in_thread(lambda: getattr(self, name)(*given, **named))
-
-    twin.__name__, twin.__qualname__ = f"a{name}", work.__qualname__.replace(name, f"a{name}")
-    twin.__doc__ = f"`{name}` in a worker thread."
-    return twin
 
 
 async def cancellable(work: Callable[[Cancel], Envelope]) -> Envelope:

@@ -22,7 +22,7 @@ from satchel.tools.lookup import find_skill, not_offered, refuse_use, unknown_sk
 from satchel.tools.permission_rules import patterns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from satchel.envelope import Envelope
     from satchel.library import Library, Snapshot
@@ -166,19 +166,11 @@ class SkillTool(Tool):
 
     def _reply(self, call: ToolCall, skill: Skill, source: SkillSource) -> LoadedSkill:
         args = str(call.arguments.get("args", ""))
-        base_dir = encodable(skill.base_dir)
-        body = source.body
-        if args or "$" in body:
-            names = argument_names(source.fields.get("arguments"))
-            body = apply_arguments(
-                body, args, base_dir=base_dir, names=names, hint=skill.argument_hint
-            )
-        cut = len(body) > MAX_CONTENT_CHARS
-        content = f"Base directory for this skill: {base_dir}\n\n{body[:MAX_CONTENT_CHARS]}"
+        content, cut = skill_content(skill, source, args)
         folder = source.folder
         data: dict[str, Any] = {
             "name": skill.name,
-            "base_dir": base_dir,
+            "base_dir": encodable(skill.base_dir),
             "content": content,
             "files": [{"path": printable(path), "size": size} for path, size in folder.files],
             "files_total": folder.total,
@@ -205,13 +197,24 @@ class SkillTool(Tool):
             by="person" if call.as_person else "model",
         )
         envelope = call.answer(
-            "\n".join((skill_frame(skill, content, folder, nonce), *notes)),
+            "\n".join((skill_frame(skill, source, content, nonce), *notes)),
             data,
             partial=bool(notes),
             stats={"characters": len(content)},
             path=encodable(skill.path),
         )
         return LoadedSkill(skill, source, nonce, short_digest(content), envelope)
+
+
+def skill_content(skill: Skill, source: SkillSource, args: str) -> tuple[str, bool]:
+    """The text of a skill with its arguments, and whether it was cut."""
+    base_dir = encodable(skill.base_dir)
+    body = source.body
+    if args or "$" in body:
+        names = argument_names(source.fields.get("arguments"))
+        body = apply_arguments(body, args, base_dir=base_dir, names=names, hint=skill.argument_hint)
+    cut = len(body) > MAX_CONTENT_CHARS
+    return f"Base directory for this skill: {base_dir}\n\n{body[:MAX_CONTENT_CHARS]}", cut
 
 
 class LoadedSkill(NamedTuple):
@@ -269,12 +272,22 @@ def short_digest(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def skill_frame(skill: Skill, content: str, folder: Folder, nonce: str) -> str:
-    """The text of a loaded skill: its instructions and the list of its files, framed."""
+def skill_frame(skill: Skill, source: SkillSource, content: str, nonce: str) -> str:
+    """The text of a loaded skill: its instructions and the list of its files, framed.
+
+    The opening tag holds what `Session.sync` has to know after a restart.
+    """
     origin = skill.origin.remote
     came = f' origin="{attribute(origin)}"' if origin else ""
-    marks = f'name="{attribute(skill.name)}"{came}'
-    return framed("skill-loaded", marks, f"{content}\n{_file_list(folder, nonce)}", nonce)
+    forbidden = patterns_of(source.fields.get("disallowed-tools"), forbidding=True)
+    marks = f'name="{attribute(skill.name)}"{came} {state_marks(source.digest, forbidden)}'
+    return framed("skill-loaded", marks, f"{content}\n{_file_list(source.folder, nonce)}", nonce)
+
+
+def state_marks(digest: str, forbidden: Sequence[str]) -> str:
+    """The attributes that tell the version of a loaded skill, and the tools that it forbids."""
+    tools = f' disallowed-tools="{attribute(", ".join(forbidden))}"' if forbidden else ""
+    return f'digest="{attribute(digest)}"{tools}'
 
 
 def _check_nesting(skill: Skill, stack: tuple[str, ...]) -> None:

@@ -1,0 +1,33 @@
+"""Asynchronous twins of methods that touch the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+S = TypeVar("S")
+_Given = ParamSpec("_Given")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run a function in a worker thread."""
+    import asyncio
+
+    return await asyncio.to_thread(work)
+
+
+def threaded(
+    work: Callable[Concatenate[S, _Given], T],
+) -> Callable[Concatenate[S, _Given], Coroutine[Any, Any, T]]:
+    """The asynchronous twin of a method: runs it in a worker thread."""
+    name = work.__name__
+
+    async def twin(self: S, *given: _Given.args, **named: _Given.kwargs) -> T:
+        return await in_thread(lambda: getattr(self, name)(*given, **named))
+
+    twin.__name__, twin.__qualname__ = f"a{name}", work.__qualname__.replace(name, f"a{name}")
+    twin.__doc__ = f"`{name}` in a worker thread."
+    return twin
