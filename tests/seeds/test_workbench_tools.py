@@ -201,9 +201,12 @@ def test_the_check_list_passes_for_the_smallest_program(bench, python):
 
 
 @pytest.mark.req("E1")
-def test_the_packaged_skill_has_a_switch_a_line_and_one_variable_for_chinese(project, monkeypatch):
-    assert "📊 Excel skill enabled" in startup_lines()
+def test_the_packaged_skill_has_a_switch_a_line_and_one_variable_for_chinese(
+    project, monkeypatch, caplog
+):
+    caplog.set_level("INFO", "satchel")
     assert {"excel_info", "excel_read", "excel_write"} <= names_of(project.open().session())
+    assert caplog.messages == startup_lines() == ["📊 Excel skill enabled"]
     monkeypatch.setenv("SATCHEL_LANG", "zh")
     (tool,) = [one for one in project.open().session().definitions() if one["name"] == "excel_read"]
     assert tool["description"].startswith("读取")
@@ -222,10 +225,12 @@ def test_after_one_yes_the_commands_work(bench, documents):
     with ModelServer(lambda request: "好的") as server:
         known = {**server.environment(), "SATCHEL_MODEL": "anthropic:claude-sonnet-5"}
         for words, switch, line in (
-            (("run", "你好"), "true", "Excel skill enabled"),
+            (("run", "你好"), "true", "📊 Excel skill enabled"),
             (("run", "你好"), "false", "Excel skill off: `SKILL_EXCEL_ENABLED` says so"),
-            (("chat",), "true", "Excel skill enabled"),
+            (("chat",), "true", "📊 Excel skill enabled"),
         ):
+            if words[0] == "run":  # in a pipe
+                assert line in bench.run(*words, **known, SKILL_EXCEL_ENABLED=switch).err
             env = bench.env(**known, SKILL_EXCEL_ENABLED=switch)
             with Typing(bench.command(*words), bench.project, env) as at:
                 at.sees(line)

@@ -266,7 +266,10 @@ class Packaged(NamedTuple):
 
 
 def packaged_tools(settings: Settings, trace: Trace | None = None) -> list[Tool]:
-    """The tools of every enabled packaged skill; start-up lines are recorded once per trace."""
+    """The tools of every enabled packaged skill.
+
+    Start-up lines are recorded and logged (level INFO, logger `satchel`) once per trace.
+    """
     if not settings.packaged:
         return []
     tools: list[Tool] = []
@@ -382,6 +385,9 @@ def _record_startup(trace: Trace, one: Packaged) -> None:
     if (one.name, one.package, one.state) not in recorded:
         recorded.add((one.name, one.package, one.state))
         trace.record("packaged", (one.name,), state=one.state, package=one.package, line=one.line)
+        import logging
+
+        logging.getLogger("satchel").info("%s", one.line)
 
 
 WRONG_ARGUMENTS = Failure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from satchel.cli.console import one_line, plural, write_json
@@ -76,14 +77,23 @@ def tools(context: CliContext, as_json: bool) -> int:
 
 def _print_packaged(context: CliContext, packaged: Iterable[Packaged]) -> None:
     for one in packaged:
-        mark = one.skill.mark if one.skill is not None else ""  # meant for logs
-        line = one_line(one.line.removeprefix(mark).lstrip())
-        context.err.line(line, _STYLES.get(one.state, "red"))
+        line = one.line
+        if one.skill is not None and not _can_show(one.skill.mark):
+            line = line.removeprefix(one.skill.mark).lstrip()
+        context.err.line(one_line(line), _STYLES.get(one.state, "red"))
+
+
+def _can_show(mark: str) -> bool:
+    try:
+        mark.encode(sys.stderr.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def print_packaged_at_start(context: CliContext) -> None:
-    """Print the state of packaged skills on a terminal, except those with missing extras."""
-    if context.err.is_terminal and context.satchel.settings.packaged:
+    """Print the state of packaged skills to stderr, except those with missing extras."""
+    if context.satchel.settings.packaged:
         from satchel.tools.packaged import find_packaged
 
         _print_packaged(context, (one for one in find_packaged() if one.state != "missing"))
