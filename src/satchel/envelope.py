@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from satchel.i18n import Message
+from satchel.i18n import Message, for_model
 
 Status = Literal["success", "partial", "error"]
 ErrorCode = Literal[
@@ -105,9 +105,11 @@ def failure(
     return Envelope(
         "error",
         data or {},
-        Message("{message}. {step}", people="{message}", message=message, step=next_step)
-        if next_step
-        else message,
+        for_model(
+            Message("{message}. {step}", people="{message}", message=message, step=next_step)
+            if next_step
+            else message
+        ),
         ErrorInfo(code, message, next_step),
         {"time_ms": time_ms},
         {"cwd": ".", "params_input": params, **(context or {})},

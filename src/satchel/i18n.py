@@ -114,6 +114,14 @@ def render(text: str) -> str:
     return _fill(sentence, text.values, join_names, render)
 
 
+def for_model(text: str) -> str:
+    """A message in the language of tools for the model, in its words for the model."""
+    if not isinstance(text, Message) or model_language() == "en":
+        return text
+    sentence = table("zh").get(text.template, text.template)
+    return _fill(sentence, text.values, "、".join, for_model)
+
+
 def join_messages(messages: Iterable[str]) -> str:
     """Join sentences with semicolons; of many only the first, and the number of the rest."""
     found = [one for one in messages if one]

@@ -200,6 +200,44 @@ def test_the_check_list_passes_for_the_smallest_program(bench, python):
     assert report.failing == set()
 
 
+@pytest.mark.req("E5", "E6")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, "缺少 `path`。可用的参数：`path`、`sheet`、`range`"),
+        ({"path": 5}, "`path` 必须是文本，不能是数字。可用的参数：`path`、`sheet`、`range`"),
+        (
+            {"path": "crash"},
+            "失败：它以状态码 1 退出。这是技能本身的故障：请告知用户并继续\n",
+        ),
+        (
+            {"path": "long"},
+            "还有 1,000 个字符被截断。请缩小范围以查看其余内容。",
+        ),
+    ],
+)
+def test_in_chinese_a_tool_and_its_errors_are_chinese_for_the_model(
+    bench, monkeypatch, arguments, text
+):
+    program = READER.replace(
+        "    try:\n",
+        """\
+    if arguments["path"] == "crash":
+        sys.exit(1)
+    if arguments["path"] == "long":
+        return {"output": "字" * 9_000, "error": ""}
+    try:
+""",
+    )
+    bench.write({"skills/excel/main.py": program})
+    monkeypatch.setenv("SATCHEL_LANG", "zh")
+    session = bench.open().session()
+    (tool,) = [one for one in session.definitions() if one["name"] == "excel_read"]
+    assert "\n适用：需要读取 .xlsx 文件中的表格数据时" in tool["description"]
+    assert "\n不适用：CSV 文件请直接用 file_read" in tool["description"]
+    assert text in session.call("excel_read", arguments).text + "\n"
+
+
 @pytest.mark.req("E1")
 def test_the_packaged_skill_has_a_switch_a_line_and_one_variable_for_chinese(
     project, monkeypatch, caplog

@@ -7,6 +7,7 @@ imported. A broken package is reported and affects no other.
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -385,8 +386,6 @@ def _record_startup(trace: Trace, one: Packaged) -> None:
     if (one.name, one.package, one.state) not in recorded:
         recorded.add((one.name, one.package, one.state))
         trace.record("packaged", (one.name,), state=one.state, package=one.package, line=one.line)
-        import logging
-
         logging.getLogger("satchel").info("%s", one.line)
 
 

@@ -21,12 +21,12 @@ from satchel.errors import (
     SatchelError,
     SettingsError,
 )
-from satchel.i18n import Message, language, map_text, model_language
+from satchel.i18n import Message, for_model, language, map_text, model_language
 from satchel.library import default_locations
 from satchel.runners.base import BuildStopped, ProgramLimits, ProgramPermissions, RunRequest
 from satchel.skill.document import MANIFEST
 from satchel.tools.base import Tool
-from satchel.tools.framing import attribute, encodable, framed, one_line, plural
+from satchel.tools.framing import attribute, encodable, framed, one_line
 from satchel.tools.lookup import for_person, refuse_use
 from satchel.tools.packaged import ToolFailed
 from satchel.tools.read_file import state_at
@@ -295,11 +295,17 @@ class ProgramTool(Tool):
         notes: list[str] = []
         if result.truncated:
             notes.append(
-                f"The answer is longer: {plural(result.truncated, 'character')} cut after "
-                f"{limits.output:,}. Ask for less at once to see the rest."
+                for_model(
+                    Message(
+                        "The answer is longer: {count} characters cut after {limit}. "
+                        "Ask for less at once to see the rest.",
+                        count=f"{result.truncated:,}",
+                        limit=f"{limits.output:,}",
+                    )
+                )
             )
         if redacted:
-            notes.append("Values of secrets were replaced by their names.")
+            notes.append(for_model(Message("Values of secrets were replaced by their names.")))
         return call.answer(
             "\n".join((self._framed(result.output), *notes)),
             data,
@@ -457,14 +463,14 @@ def describe_tool(tool: ToolDecl) -> str:
     """The description for a model: the author's text, bounded and encodable."""
     lines = [_clean(tool.description, MAX_DESCRIPTION_CHARS)]
     for title, sentences in (
-        ("Use it when", tool.docs.when_to_use),
-        ("Not for", tool.docs.when_not_to_use),
+        (Message("Use it when"), tool.docs.when_to_use),
+        (Message("Not for"), tool.docs.when_not_to_use),
     ):
         if sentences:
-            shown = "; ".join(
-                one_line(encodable(text), 200) for text in sentences[:_MAX_SENTENCES_SHOWN]
+            shown = [one_line(encodable(text), 200) for text in sentences[:_MAX_SENTENCES_SHOWN]]
+            lines.append(
+                for_model(Message("{said}: {answer}", said=title, answer="; ".join(shown)))
             )
-            lines.append(f"{title}: {shown}")
     return "\n".join(lines)
 
 
