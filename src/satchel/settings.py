@@ -519,7 +519,7 @@ def _file_values(
 
 
 _KINDS = {
-    "integer": Message("a whole number"),
+    "integer": Message("a whole number that is at least 0"),
     "flag": Message("true or false"),
     "list": Message("a list of texts"),
 }

@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_changed_safely_stays(empty, before):
     [
         (("set", "modell", "x"), 3, "Did you mean `model`?"),
         (("get", "frobnicate"), 3, "There is no setting `frobnicate`"),
-        (("set", "shortlist", "many"), 2, "must be a whole number"),
+        (("set", "shortlist", "many"), 2, "must be a whole number that is at least 0"),
         (("set", "form", "yaml"), 2, "`form`"),
         (("set", "model", "x:y", "--scope", "project"), 4, "A project may not set `model`"),
     ],
