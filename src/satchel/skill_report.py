@@ -166,7 +166,7 @@ def report_skill(
 def _content_section(
     skill: Skill, integrity: IntegrityChecker
 ) -> tuple[ReportSection | None, SatchelError | None]:
-    if skill.state not in ("active", "shadowed", "unverified"):
+    if skill.state not in ("active", "shadowed", "blocked", "unverified"):
         return None, None
     title = say("Scan")
     try:
@@ -269,7 +269,9 @@ def _reading_section(skill: Skill) -> ReportSection:
     if unknown:
         lines.append(f"{say('unknown')}{say(': ')}{join_names(unknown)}")
     if not lines:
-        return ReportSection(say("Problems"), (say("no problems"),), "good")
+        fine = skill.state not in ("blocked", "unverified")
+        text = say("no problems") if fine else say("no problems in the file itself")
+        return ReportSection(say("Problems"), (text,), "good")
     return ReportSection(say("Problems"), tuple(lines), "bad" if skill.problems else "plain")
 
 
@@ -418,6 +420,8 @@ def _advice(
     source: ToolSkill | None,
     failed: dict[str, Any] | None,
 ) -> list[str]:
+    if skill.state == "unverified" and refusal is not None:
+        return [render(refusal.hint)]
     if code := skill.problem_code(unpinned=policy == "locked"):
         values = {"name": skill.reference, "reason": "", "winner": skill.shadowed_by}
         return [Problem(code, values=values).fix]

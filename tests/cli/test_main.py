@@ -99,7 +99,7 @@ def test_every_failure_has_its_exit_code(error, status, capsys):
     assert guarded(call) == status
     err = capsys.readouterr().err
     if status == 130:
-        assert err == ""
+        assert err == "Stopped\n"
     elif status == 70:
         assert "Traceback" in err
         assert "error: Satchel failed: ValueError: oops\n\nhint: " in err

@@ -143,7 +143,7 @@ def test_a_damaged_lock_is_told(terminal):
     done = terminal.run("doctor")
     assert "lock-broken" in done.out
     assert done.status == 1
-    assert "code-review" in terminal.run("list").out
+    assert "code-review" in terminal.run("list", "--all").out
 
 
 def test_an_edited_skill_is_used_wherever_it_came_from(empty):

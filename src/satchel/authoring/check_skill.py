@@ -159,7 +159,7 @@ def _judge_head(sheet: CheckSheet, document: SkillDocument, folder: str) -> None
     name = given.strip() if isinstance(given, str) else head.name
     right = bool(NAME.fullmatch(name)) and name == folder
     better = name if NAME.fullmatch(name) else slug(name)
-    values = {"name": name[:80], "better": better}
+    values = {"name": name[:80], "folder": folder[:80], "better": better}
     sheet.judge("skill-name", [] if right else [(lines.get("name", 0), values)])
 
 

@@ -245,21 +245,29 @@ class Screen:
         widths = [max(width_of(row[at]) for row in (head, *rows)) for at in shown]
         last = len(shown) - 1
         room = self.width - sum(widths[:last]) - 2 * last
-        if not self.width or room >= min(_MIN_LAST_COLUMNS, widths[-1]):
-            split, indent = len(shown), 0
+        least = min(_MIN_LAST_COLUMNS, widths[-1])
+        if self.width and room < least:  # a few long cells must not cost every row a second line
+            usual = [_usual_width([row[at] for row in (head, *rows)]) for at in shown[:last]]
+            fits = self.width - sum(usual) - 2 * last
+            widths, room = ([*usual, widths[-1]], fits) if fits >= least else (widths, room)
+        if not self.width or room >= least:
+            split = len(shown)
         else:
             split = next(
                 (at for at in range(last, 1, -1) if sum(widths[:at]) + 2 * at - 2 <= self.width), 1
             )
-            indent = widths[0] + 2 if not head[shown[0]] else 2
+        indent = widths[0] + 2 if not head[shown[0]] else 2
         names = "  ".join(pad(head[shown[at]], widths[at]) for at in range(split))
         self.stream.write(self.paint(names.rstrip(" "), "dim") + "\n")
         for row, style in zip(rows, styles, strict=True):
             cells = [(row[at], style[at] if at < len(style) else "") for at in shown]
-            self._cells(cells[:split], widths, room if split > last else 0)
-            if any(cell for cell, _ in cells[split:]):
+            over = [width_of(cell) - wide for (cell, _), wide in zip(cells, widths, strict=True)]
+            free = room - sum(one for one in over[:last] if one > 0)
+            parts = last if split > last > 0 and self.width and free < least else split
+            self._cells(cells[:parts], widths, free if parts > last else 0)
+            if any(cell for cell, _ in cells[parts:]):
                 self.stream.write(" " * indent)
-                rest = [cell for cell in cells[split:] if cell[0]]
+                rest = [cell for cell in cells[parts:] if cell[0]]
                 taken = indent + sum(width_of(cell) + 2 for cell, _ in rest[:-1])
                 self._cells(rest, [0] * len(rest), max(self.width - taken, _MIN_LAST_COLUMNS))
 
@@ -271,6 +279,12 @@ class Screen:
             for (cell, how), wide in zip(others, widths, strict=False)
         )
         self.stream.write((line + self.paint(cut(last, room), style)).rstrip(" ") + "\n")
+
+
+def _usual_width(cells: Sequence[str]) -> int:
+    """The width that nine of ten cells need."""
+    widths = sorted(map(width_of, cells))
+    return widths[(len(widths) - 1) * 9 // 10]
 
 
 def _is_terminal(stream: TextIO) -> bool:

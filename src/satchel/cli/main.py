@@ -10,6 +10,7 @@ bug in Satchel, 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 
@@ -36,7 +37,8 @@ def run(args: Sequence[str]) -> int:
         # A character that the terminal cannot encode must not raise.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+            codecs.register_error("satchel", _plain_marks)
+            reconfigure(errors="satchel")
     options = args[: args.index("--")] if "--" in args else args
     as_json = "--json" in options
     switches = [word for word in options if word in ("--color", "--no-color")]
@@ -48,6 +50,23 @@ def run(args: Sequence[str]) -> int:
     if plain and COMPLETE not in os.environ:
         return guarded(lambda: _list(args[1:]), as_json=as_json)
     return guarded(lambda: _click(args), as_json=as_json)
+
+
+_PLAIN = {
+    "●": "*", "○": "o", "◐": "~", "✗": "x", "✓": "+", "▲": "!", "·": "-", "→": "->", "…": "...",
+    "–": "-", "—": "-", "“": '"', "”": '"', "‘": "'", "’": "'",
+}  # fmt: skip
+
+
+def _plain_marks(exc: UnicodeError) -> tuple[str | bytes, int]:
+    """Write marks as ASCII where the terminal cannot encode them, and the rest as escapes."""
+    if not isinstance(exc, UnicodeEncodeError):
+        raise exc
+    text = exc.object[exc.start : exc.end]
+    shown = "".join(
+        _PLAIN.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in text
+    )
+    return shown, exc.end
 
 
 def _version() -> int:
@@ -101,10 +120,10 @@ def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
     except KeyboardInterrupt:
         from satchel.i18n import say
 
-        if sys.stderr.isatty():
-            sys.stderr.write("\n")  # the prompt of the shell begins on a new line
         error = {"code": "STOPPED", "message": say("Stopped"), "hint": ""}
         _write_error(error, as_json=as_json)
+        # On a terminal `^C` stands at the beginning of the line.
+        sys.stderr.write("\n" * sys.stderr.isatty() + error["message"] + "\n")
         return EXIT_INTERRUPTED
     except Exception as exc:  # noqa: BLE001 - every failure gets a message
         return _report_bug(exc, as_json=as_json)

@@ -500,7 +500,7 @@ class IntegrityChecker:
         try:
             self._lock_at(path)
         except LockBroken as exc:
-            return Problem("lock-broken", path, values={"reason": exc.why})
+            return Problem("lock-broken", path, values={"reason": exc.why, "fix": exc.hint})
         if known and time.time_ns() - stamp[1] >= RACY_NS:
             self._scans.add(known)
         return None

@@ -245,7 +245,7 @@ class LibraryScan:
                 head = heads[skill_id]
                 tool = checked.get(skill_id) if checked else None
                 skill_state = tool.state if tool and tool.source else state_of(head)
-                if skill_state != "active":
+                if skill_state not in ("active", "unverified"):
                     rest.append((head, origin, skill_state))
                     continue
                 earlier = here.get(head.name)
@@ -259,10 +259,12 @@ class LibraryScan:
                 if head.name in by_name:
                     lost.append((head, origin, head.name))
                 else:
-                    by_name[head.name] = _new(Skill, (head, origin, "active", ""))
-        hidden = [Skill(head, origin, state) for head, origin, state in rest]
-        hidden += impostors
-        hidden += [Skill(head, place, "shadowed", by_name[name].ref) for head, place, name in lost]
+                    by_name[head.name] = _new(Skill, (head, origin, skill_state, ""))
+        others = [Skill(head, origin, state) for head, origin, state in rest]
+        others += [*impostors] + [
+            Skill(head, place, "shadowed", by_name[name].ref) for head, place, name in lost
+        ]
+        hidden = [*_take_unverified(by_name), *others]
         tools = NO_TOOLS
         if self._checked:
             tools = self._tool_snapshot([*by_name.values(), *hidden])
@@ -424,6 +426,14 @@ class LibraryScan:
                 self.trace.record("removed", (skill.name,), ref=ref)
             elif found[0].head is not skill.head or _digest(found[1]) != _digest(tools):
                 self.trace.record("changed", (skill.name,), ref=ref)
+
+
+def _take_unverified(by_name: dict[str, Skill]) -> list[Skill]:
+    """Remove unverified skills; no other skill gets the name under which the user installed one."""
+    found = [skill for skill in by_name.values() if skill.state == "unverified"]
+    for skill in found:
+        del by_name[skill.name]
+    return found
 
 
 def _offered(snapshot: Snapshot) -> dict[str, tuple[Skill, ToolSkill | None]]:

@@ -176,7 +176,18 @@ def parse_lock(data: bytes, path: str = LOCK_FILE) -> Lock:
         text = render_lock(lock)
     except InvalidInput as exc:
         raise _broken(path, exc.message) from exc
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+    except ValueError as exc:
+        if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
+            raise LockBroken(
+                Message("`{path}` cannot be used: {reason}", path=path, reason="merge conflict"),
+                Message(
+                    "Take one side with `git checkout --ours {path}` or `--theirs`, then run "
+                    "`satchel install`",
+                    path=os.path.basename(path),
+                ),
+            ) from exc
+        raise _broken(path, str(exc) or type(exc).__name__) from exc
+    except (KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise _broken(path, str(exc) or type(exc).__name__) from exc
     if text != data.replace(b"\r\n", b"\n"):
         for key, row in table["skills"].items():

@@ -95,6 +95,9 @@ def split_file(text: str) -> SplitFile:
     else:
         start_line = 1
     opening = _OPEN.match(text)
+    if conflict := _conflict_line(text):
+        line = start_line + conflict - 1
+        return SplitFile(None, 1, text, [*problems, Problem("merge-conflict", line=line)])
     if opening is None:
         return SplitFile(None, 1, text, [*problems, _not_a_skill(text)])
     if opening.group(1):
@@ -121,6 +124,26 @@ def split_file(text: str) -> SplitFile:
         block, count = _CONTROL.subn("", block)
         problems.append(Problem("control-characters", line=line, values={"count": str(count)}))
     return SplitFile(block, start_line + 1, body, problems)
+
+
+_CONFLICT_MARKS = ("<<<<<<< ", "=======", ">>>>>>> ")
+
+
+def _conflict_line(text: str) -> int:
+    """The line of the first merge conflict outside code blocks, which may explain them; else 0."""
+    if not all(f"\n{mark}" in f"\n{text}" for mark in _CONFLICT_MARKS):
+        return 0
+    fence, begin, part = "", 0, 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if fence or line.startswith(("```", "~~~")):
+            ends = bool(fence) and line.startswith(fence)
+            fence = "" if ends else fence or line[:3]
+        elif line.startswith(_CONFLICT_MARKS[part]):
+            begin = begin if part else number
+            part += 1
+            if part == len(_CONFLICT_MARKS):
+                return begin
+    return 0
 
 
 def _closing(text: str, start: int) -> re.Match[str] | None:

@@ -84,6 +84,7 @@ class Problem(NamedTuple):
 
 _RULES = (
     # The file is not a skill.
+    ProblemRule("merge-conflict", "error", "The file has a merge conflict", "Keep one side of the lines between `<<<<<<<` and `>>>>>>>`, and delete these marks"),
     ProblemRule("no-frontmatter", "error", "The file does not begin with a `---` line", "Put `---`, `name:`, `description:` and `---` at the top of the file"),
     ProblemRule("symlink-as-text", "error", "The file contains only the path `{target}`: a symlink that was checked out as text", "Replace the link by a copy"),
     ProblemRule("frontmatter-too-large", "error", "It is larger than {limit} bytes", "Shorten it"),
@@ -101,7 +102,7 @@ _RULES = (
     ProblemRule("unclear-value", "warning", "`{key}` is not valid YAML ({why}); its text was used as written", "Put the value in double quotes"),
     ProblemRule("stray-text", "warning", "Line {at} belongs to no key; it was {done}", "Indent it below its key"),
     ProblemRule("yaml-refused", "warning", "`{key}` uses {what}; its text was used as written", "Write the value in plain YAML"),
-    ProblemRule("unclosed-frontmatter", "warning", "The closing `---` line is missing; only the lines before {before} were read", "Add `---` below the last field"),
+    ProblemRule("unclosed-frontmatter", "warning", "The closing `---` line is missing, so the fields were read up to {before}", "Add `---` below the last field"),
     ProblemRule("doubled-frontmatter", "warning", "There is a second frontmatter; only the first was read", "Remove one of them"),
     ProblemRule("control-characters", "warning", "{count} control characters were removed", "Remove them"),
     ProblemRule("broken-surrogates", "warning", "`{key}` contains `\\u` escapes in pairs; they were joined", "Write the value in plain YAML"),
@@ -133,7 +134,7 @@ _RULES = (
     # Loaded, and other fields want attention.
     ProblemRule("unknown-field", "note", "`{key}` is not a known field; it is ignored", "Move it under `metadata:`"),
     ProblemRule("not-in-spec", "warning", "`{key}` is not in the specification", "Move it under `metadata:`"),
-    ProblemRule("inert-field", "note", "`{key}` has no effect here: {meaning}", "Keep it for other agents, or remove it"),
+    ProblemRule("inert-field", "note", "Satchel ignores `{key}` ({meaning})", "Keep it for other agents, or remove it"),
     ProblemRule("field-type", "warning", "`{key}` is {kind}; it must be {wanted}", "Write `{key}` as {wanted}"),
     ProblemRule("field-too-long", "warning", "`{key}` has {length} characters; the limit is {limit}", "Shorten it"),
     ProblemRule("metadata-nested", "note", "`metadata` has nested or non-text values ({keys})", "Use text values"),
@@ -196,7 +197,7 @@ _RULES = (
     ProblemRule("blocked", "error", "`{name}` is not offered: the scan blocks it", "Read the findings with `satchel scan {name}`. To use it anyway: `satchel trust {name} --accept-risk WHY`"),
     ProblemRule("modified", "note", "`{name}` was modified since it was installed: {files}", "Keep it with `satchel verify --accept {name}`, or restore it with `satchel install --frozen`"),
     ProblemRule("not-scannable", "warning", "`{name}` cannot be scanned, so it is not used: {reason}", "Run `{command}`", {"command": "satchel scan {name}"}),
-    ProblemRule("lock-broken", "error", "The lockfile cannot be used, so no skill beside it is loaded: {reason}", "Restore it from version control, or delete it and install the skills again"),
+    ProblemRule("lock-broken", "error", "The lockfile cannot be used, so no skill beside it is loaded: {reason}", "{fix}", {"fix": "Restore it from version control, or delete it and install the skills again"}),
     ProblemRule("change-interrupted", "warning", "A command that changed {names} was interrupted and is not finished", "Run `satchel install`: whatever changes skills next finishes it first"),
     ProblemRule("file-case", "note", "The file should be called `{better}`", "Rename it", {"better": "SKILL.md"}),
     ProblemRule("two-files", "warning", "Both `{used}` and `{other}` are here; `{used}` is used", "Remove one of them"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,16 @@ def to_refusal(exc: OSError, fallback: str = "") -> Refused:
     path = path_of_error(exc, fallback)
     return Refused(
         say("`{path}`: {reason}; nothing was changed", path=path, reason=reason_of(exc)),
-        say("Try again"),
+        _hint_of(exc),
     )
+
+
+def _hint_of(exc: OSError) -> str:
+    if exc.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return say("Make the folder writable, or work on a copy of the project")
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        return say("Free some space on the disk")
+    return say("Try again")
 
 
 def path_of_error(exc: OSError, fallback: str = "") -> str:

@@ -187,7 +187,7 @@ def _print_summary(context: CliContext, reports: list[CheckReport], *, strict: b
         passed += sum(one.state == "pass" for one in report.verdicts)
         failed += len(bad)
         warned += len(report.failing - bad)
-    text = say("{passed} passed, {failed} failed", passed=passed, failed=failed)
+    text = say("{passed} passed, {failed} failed", passed=f"{passed:,}", failed=f"{failed:,}")
     context.err.line(join_names(filter(None, (text, counted(0, warned, 0)))))
 
 

@@ -19,6 +19,7 @@ from satchel.cli.options import OneOf, flag_option
 from satchel.errors import Refused
 from satchel.i18n import render, say
 from satchel.settings import SETTINGS, load_settings, similar_setting
+from satchel.store.disk_errors import disk_errors_as_refusal
 
 if TYPE_CHECKING:
     from click.shell_completion import ShellComplete
@@ -237,7 +238,8 @@ def _write(file: str, name: str, value: Any) -> None:
                 path=one_line(short_path(file))),
             say("Change it by hand:") + " " + one_line(line or name),
         )  # fmt: skip
-    write_atomic(file, changed.encode())
+    with disk_errors_as_refusal(file):
+        write_atomic(file, changed.encode())
 
 
 def _with_line(text: str, name: str, line: str) -> str:

@@ -25,6 +25,7 @@ from satchel.goals.plan_file import read_plan, write_plan
 from satchel.goals.reports import pack
 from satchel.i18n import join_names, render, say
 from satchel.presentation.goals import check_plan
+from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.tools.selection import hidden_skill_note
 
 if TYPE_CHECKING:
@@ -210,7 +211,8 @@ def write_file(path: str, text: str) -> None:
     target = os.path.abspath(os.path.expanduser(path))
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        write_atomic(target, text.encode())
+        with disk_errors_as_refusal(target):
+            write_atomic(target, text.encode())
     except OSError as exc:
         raise Refused(
             say("`{path}` cannot be written: {reason}", path=one_line(path), reason=exc.strerror),

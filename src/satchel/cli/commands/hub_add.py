@@ -18,6 +18,7 @@ from satchel.cli.plan_prompt import scope_option
 from satchel.errors import Changed, Conflict, InvalidInput, Refused, SettingsError
 from satchel.i18n import say
 from satchel.settings import find_paths
+from satchel.store.disk_errors import disk_errors_as_refusal
 from satchel.store.hub_client.release_name import HUB_NAME
 from satchel.store.signing import key_fingerprint, plain_key
 
@@ -112,7 +113,8 @@ def _add_table(file: str, state: HubState, address: str) -> bool:
             new = f'{old}{gap}[hubs."{state.hub}"]\n{lines}'
             tomllib.loads(new)  # an inline table cannot be extended
             os.makedirs(os.path.dirname(file), exist_ok=True)
-            write_atomic(file, new.encode())
+            with disk_errors_as_refusal(file):
+                write_atomic(file, new.encode())
             return True
     except (ValueError, AttributeError, TypeError) as exc:
         raise SettingsError(

@@ -187,7 +187,7 @@ def _summary(
             parts.append(plural(count, noun, noun) + (f" (`{command}`)" if command else ""))
     text = say(", ").join(parts)
     if not offered and not concealed and not broken:
-        text += say("; ") + say("Run `{command}`", command="satchel new")
+        text += say(". ") + say("Run `{command}`", command="satchel new")
     return text
 
 

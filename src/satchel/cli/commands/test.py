@@ -91,8 +91,8 @@ def _test_calls(context: CliContext, name: str, *, as_json: bool) -> int:
     _show_cases(context.out, outcomes)
     message = say(
         "{passed} passed, {failed} failed",
-        passed=len(outcomes) - len(failed) - len(left),
-        failed=len(failed),
+        passed=f"{len(outcomes) - len(failed) - len(left):,}",
+        failed=f"{len(failed):,}",
     )
     unrun = say(", ") + plural(len(left), say("not run"), say("not run")) if left else ""
     context.err.line(message + unrun)

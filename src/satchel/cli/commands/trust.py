@@ -10,7 +10,7 @@ import click
 from satchel.cli.commands.show import show_problems
 from satchel.cli.console import one_line, write_json
 from satchel.cli.context import ProgressBar, command, confirm, confirm_change, skill_argument
-from satchel.cli.options import cannot_combine, flag_option, needs, yes_option
+from satchel.cli.options import cannot_combine, flag_option, yes_option
 from satchel.cli.plan_prompt import print_ungranted
 from satchel.errors import InvalidInput, NotFound
 from satchel.i18n import render, say
@@ -57,7 +57,10 @@ def trust(
 ) -> int:
     """Show what the folder contains, ask, and store the answer."""
     if accept_risk is not None and name is None:
-        raise needs("--accept-risk", "NAME")
+        raise InvalidInput(
+            say("`--accept-risk` is for one skill, and none is named"),
+            say("Run `{command}`", command="satchel trust NAME --accept-risk WHY"),
+        )
     if name is not None and accept_risk is None and not (grant_tools or revoke):
         raise InvalidInput(
             say("With a name, `satchel trust` needs an option: the folder is trusted as a whole"),

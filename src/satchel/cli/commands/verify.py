@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from satchel.cli.console import count_skills, one_line, plural, write_json
-from satchel.cli.context import ProgressBar, command, skill_argument
+from satchel.cli.context import ProgressBar, command, short_path, skill_argument
 from satchel.cli.options import flag_option, yes_option
 from satchel.cli.plan_prompt import confirm_and_apply, open_store, scope_option
 from satchel.i18n import say
@@ -61,7 +61,13 @@ def verify(
         write_json({"intact": not drifted, "skills": [item.to_dict() for item in found]})
         return 1 if drifted else 0
     if not found:
-        session.err.line(say("There are no skills here"))
+        session.err.line(
+            say("`{path}` has no installed skills", path=short_path(store.scope.folder))
+        )
+        if others := len(session.satchel.library.every()):
+            skills = count_skills(others)
+            text = say("{skills} elsewhere have no lock: `satchel install` adds one", skills=skills)
+            session.err.line(text, "", say("hint: "))
         return 0
     _show(session, found)
     err = session.err
