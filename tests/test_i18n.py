@@ -143,7 +143,9 @@ def test_the_table_is_sorted_and_says_nothing_twice():
     [
         ({}, "note"),
         ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, "note"),
-        ({"LANG": "C", "LC_MESSAGES": "zh_TW"}, "提示"),
+        ({"LANG": "C", "LC_MESSAGES": "zh_SG"}, "提示"),
+        ({"LANG": "zh_TW.UTF-8"}, "note"),
+        ({"SATCHEL_LANG": "zh-Hant"}, "note"),
         ({"LANG": "de_DE", "SATCHEL_LANG": "zh"}, "提示"),
         ({"LANG": "zh_CN", "SATCHEL_LANG": "en"}, "note"),
     ],

@@ -35,7 +35,7 @@ def language() -> str:
     for variable in ("SATCHEL_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         value = os.environ.get(variable)
         if value:
-            return "zh" if value.lower().startswith("zh") else "en"
+            return language_of(value)
     return "en"
 
 
@@ -44,7 +44,14 @@ def model_language() -> str:
 
     Another locale of the terminal must not change the prompt, which the provider caches.
     """
-    return "zh" if os.environ.get("SATCHEL_LANG", "").lower().startswith("zh") else "en"
+    return language_of(os.environ.get("SATCHEL_LANG", ""))
+
+
+def language_of(name: str) -> str:
+    """Simplified Chinese or English. Traditional Chinese is not translated: it gets English."""
+    name = name.lower().replace("_", "-")
+    traditional = name.startswith(("zh-hant", "zh-tw", "zh-hk", "zh-mo"))
+    return "zh" if name.startswith("zh") and not traditional else "en"
 
 
 def set_language(name: str) -> None:

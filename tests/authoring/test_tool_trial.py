@@ -106,7 +106,7 @@ def test_a_go_program_that_does_not_build(satchel):
     needs("go")
     skill = _new(satchel, "go")
     skill.edit("func main() {", "func main() {\n\tvar unused int", "main.go")
-    assert _report(satchel, skill).failing == {"go-builds"}
+    assert _report(satchel, skill).failing == {"go-builds", "listed"}
 
 
 def test_nothing_is_run_unless_it_is_asked_for(satchel, tmp_path):

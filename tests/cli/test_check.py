@@ -58,15 +58,15 @@ def test_new_speaks_chinese_and_takes_no_name_twice(empty):
 def test_check_says_what_is_open_and_how_to_tick_it(empty):
     empty.run("new", "word-count", "--kind", "python")
     _edit(empty, "word-count/skill.yaml", "Counts the lines", "A counter of the lines")
-    done = empty.run("check", "word-count", COLUMNS="")
+    done = empty.run("check", "word-count", "--strict", COLUMNS="")
     assert done.status == 1
     assert "✗ word-count  tool" in done.out
     assert (
-        "✗ error description-verb (skill.yaml:3): The description must start with a verb: "
+        "▲ warning description-verb (skill.yaml:3): The description must start with a verb: "
         "`word_count_count`, `A counter`" in done.out
     )
     assert "→ Rewrite it, for example: Reads a range of cells." in done.out
-    record = json.loads(empty.run("check", "word-count", "--json").out)[0]
+    record = json.loads(empty.run("check", "word-count", "--strict", "--json").out)[0]
     assert record["ok"] is False
     assert [box["rule"] for box in record["boxes"] if box["state"] == "fail"] == [
         "description-verb"

@@ -123,10 +123,35 @@ def test_what_a_tool_may_do(desk):
     make_tool_skill(desk.project / ".agents/skills", "sheets", tool="sheets_read", more=more)
     listed = desk.run("tools", COLUMNS="").out
     rows = {line.split()[0]: line for line in listed.splitlines()}
-    assert " may " in rows["tool"]
+    assert " access " in rows["tool"]
     assert "runs, writes, network" in rows["sheets_read"]
     assert "  runs  " in rows["words_count"]
     assert "  reads  " in rows["ReadFile"]
     records = {row["name"]: row for row in json.loads(desk.run("tools", "--json").out)["tools"]}
     assert (records["words_count"]["may"], records["words_count"]["writes"]) == (["runs"], False)
     assert records["sheets_read"]["writes"] is True
+
+
+@pytest.mark.parametrize(
+    ("more", "said", "fix"),
+    [
+        ("files: {read: true}", "`files` names `true`", "Write `files: read`, or the names"),
+        ("files: readonly", "it must be `read`, `write`, `none` or a mapping", "Write `files`"),
+    ],
+)
+def test_a_broken_skill_yaml_is_the_answer_of_try_with_its_fix(desk, more, said, fix):
+    path = desk.project / ".agents/skills/words/skill.yaml"
+    path.write_text(path.read_text() + more + "\n")
+    for name in ("words_count", "words"):
+        done = desk.run("try", name, COLUMNS="")
+        assert done.status == 5
+        assert said in done.err
+        assert "There is no tool" not in done.err
+    assert fix in desk.run("doctor", COLUMNS="200").out
+
+
+def test_advice_on_style_does_not_fail_the_check_of_a_tool_that_works(desk):
+    done = desk.run("check", "words")
+    assert done.status == 0
+    assert "▲ warning description-length" in done.out
+    assert desk.run("check", "words", "--strict").status == 1

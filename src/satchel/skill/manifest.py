@@ -359,7 +359,7 @@ def _files(
             elif name in texts or tools is None:
                 names.append(name)
             else:
-                errors.add("files-parameter", item.line + 1, name=name[:64])
+                errors.add("files-parameter", item.line + 1, name=name[:64], access=key)
         lists[key] = tuple(dict.fromkeys(names))
     access: Access = "write" if "write" in keys else "read" if "read" in keys else "none"
     return FileAccess(access, lists.get("read", ()), lists.get("write", ()))

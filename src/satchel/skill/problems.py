@@ -171,7 +171,7 @@ _RULES = (
     ProblemRule("parameter-default-long", "error", "`{key}` has {length} characters; the limit is {limit}", "Shorten it"),
     ProblemRule("parameter-default-unused", "warning", "`{name}` is required, so its default is never used", "Remove one of them"),
     ProblemRule("secret-name", "error", "`{name}` is not a valid name", "Rename it"),
-    ProblemRule("files-parameter", "error", "`files` names `{name}`, which is no parameter of type `string`", "Correct it"),
+    ProblemRule("files-parameter", "error", "`files` names `{name}`, which is no parameter of type `string`", "Write `files: {access}`, or the names of parameters"),
     ProblemRule("tool-number", "error", "`{key}` is {value}; it must be between {least} and {most}", "Correct it"),
     ProblemRule("tool-file-name", "error", "The file should be called `{better}`", "Rename it", {"better": "skill.yaml"}),
     ProblemRule("tool-nested", "note", "It is inside the tool skill `{outer}`, so it is not a skill", "Move it elsewhere"),

@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from satchel.i18n import LANGUAGES, language, say, set_language
+from satchel.i18n import LANGUAGES, language, language_of, say, set_language
 from satchel.ui.auth import COOKIE_LIFETIME_S
 
 if TYPE_CHECKING:
@@ -248,9 +248,9 @@ def _language(headers: Headers, cookies: dict[str, str]) -> str:
     if chosen in LANGUAGES:
         return chosen
     for part in headers.get("accept-language", "").split(",")[:16]:
-        name = part.split(";")[0].strip().lower()[:2]
-        if name in LANGUAGES:
-            return name
+        name = part.split(";")[0].strip().lower()
+        if name[:2] in LANGUAGES:
+            return language_of(name)
     return ""
 
 

@@ -83,7 +83,9 @@ class ChatLoop:
         return 0 if self._is_terminal else self._failed
 
     def _print_header(self) -> None:
-        count = sum(skill.source != "builtin" for skill in self._context.satchel.list_skills())
+        library = self._context.satchel.library
+        skills = (*library.list_skills(), *(one.skill for one in library.tools().skills))
+        count = len({skill.ref for skill in skills if skill.source != "builtin"})
         parts = [one_line(self._model), count_skills(count)]
         if self._approve is None:
             parts.append(say("not a terminal: risky tools are refused"))

@@ -31,7 +31,8 @@ def tools(context: CliContext, as_json: bool) -> int:
 
     satchel = context.satchel
     packaged = find_packaged() if satchel.settings.packaged else []
-    names = {tool.name for one in packaged if one.skill is not None for tool in one.skill.tools}
+    enabled = [one.skill for one in packaged if one.state == "enabled" and one.skill is not None]
+    names = {tool.name for skill in enabled for tool in skill.tools}
     toolset = satchel.tools()
     owners = toolset.owners
     snapshot = satchel.library.tools()
@@ -67,7 +68,7 @@ def tools(context: CliContext, as_json: bool) -> int:
             one_line(record["description"]),
         ])  # fmt: skip
         styles.append(["bold", "", "yellow" if record["writes"] else "dim", ""])
-    context.out.table([say("tool"), say("owner"), say("may"), say("description")], rows, styles)
+    context.out.table([say("tool"), say("owner"), say("access"), say("description")], rows, styles)
     _print_packaged(context, packaged)
     if broken:
         count = plural(len(broken), say("broken"), say("broken"))

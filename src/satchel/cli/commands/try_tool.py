@@ -57,9 +57,13 @@ def try_(context: CliContext, tool: str, pairs: tuple[str, ...], table: str, as_
 def no_tool(context: CliContext, name: str, exc: NotFound, *, tested: bool = False) -> SatchelError:
     """A more precise error than `exc`: its skill.yaml is broken, or the skill has no program."""
     whole = name.partition(".")[0]
-    other = context.not_found(whole)
-    if isinstance(other, SkillBroken):
-        return other
+    stem = whole
+    while stem:  # a tool is named after the folder of its skill
+        for folder in (stem, stem.replace("_", "-")):
+            other = context.not_found(folder)
+            if isinstance(other, SkillBroken):
+                return other
+        stem = stem.rpartition("_")[0]
     found = context.satchel.library.snapshot().find(whole)
     if found:
         from satchel.skill.trigger_file import has_triggers
