@@ -23,14 +23,12 @@ def test_each_class_has_four_attacks_and_half_of_them_were_held_out():
         assert (len(counts), min(counts.values())) == (CLASSES, 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "missed"),
-    [("tuned", {"icon-picker"}), ("held_out", {"brand-colors", "zhengjian-zhao"})],
-)
-def test_attacks_are_blocked_or_for_review(name, missed):
-    assert {
+@pytest.mark.parametrize("name", ["tuned", "held_out"])
+def test_every_attack_is_blocked_or_for_review(name):
+    missed = [
         skill for skill, verdict in verdicts(name).items() if verdict not in {"blocked", "review"}
-    } <= missed
+    ]
+    assert missed == []
 
 
 def test_no_honest_skill_is_blocked():

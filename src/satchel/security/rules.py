@@ -3,7 +3,8 @@
 A text rule matches where one of `any` matches, every one of `with` matches within `near`
 characters, and none of `unless` matches on the same line. `needs` and `also` are plain words: a
 text without one of each cannot match, which excludes most rules for most files without a regular
-expression. A pattern may state its own words as `(?#word|word)` at its start.
+expression. A pattern may state its own words at its start, as `(?#word|word)(?#other)`: a match
+contains one of each.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def compiled_pattern(text: str) -> re.Pattern[str]:
 @cache
 def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
     """Words in a pattern, stated or outside of brackets: a match contains one of each tuple."""
-    if stated := _stated_words((pattern,)):
-        return (stated,)
+    if stated := _STATED.match(pattern):
+        return tuple(tuple(group.split("|")) for group in stated[1][3:-1].split(")(?#"))
     words: list[tuple[str, ...]] = []
     depth = 0
     for part in _PARTS.findall(pattern):
@@ -148,11 +149,10 @@ def required_words(pattern: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _stated_words(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The words that the patterns state; none if one of them states no words."""
-    stated = [_STATED.match(pattern) for pattern in patterns]
-    if not all(stated):
+    """The first words that the patterns state; none if one of them states no words."""
+    if not all(map(_STATED.match, patterns)):
         return ()
-    return tuple(dict.fromkeys(word for found in stated if found for word in found[1].split("|")))
+    return tuple(dict.fromkeys(word for one in patterns for word in required_words(one)[0]))
 
 
 def _lowered(found: re.Match[str]) -> str:
@@ -160,7 +160,7 @@ def _lowered(found: re.Match[str]) -> str:
     return found.group() if found.group().startswith("\\") else found.group().lower()
 
 
-_STATED = re.compile(r"\(\?#([^)]+)\)")
+_STATED = re.compile(r"((?:\(\?#[^)]+\))+)")
 _ESCAPE = re.compile(r"\\.|[A-Z]")
 _PARTS = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?:[\w '?|-]+\)[?*{]?"

@@ -473,6 +473,8 @@ def find_patterns(path: str, regions: Iterable[Region], budget: TimeBudget) -> I
             rule = search.rule
             if region.kind not in rule.where or (search.also and here.isdisjoint(search.also)):
                 continue
+            if not all(any(word in low for word in words) for words in search.required):
+                continue
             for start, end in _pieces(low, search.needs & here):
                 budget.check()
                 yield from _rule_findings(searched, search, start, end)
