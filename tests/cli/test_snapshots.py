@@ -32,7 +32,7 @@ ENGLISH = {
     "why-unknown": ("why", "code-reveiw"),
     "doctor": ("doctor",),
     "catalogue": ("catalogue",),
-    "catalogue-short": ("catalogue", "--budget", "1100"),
+    "catalogue-short": ("catalogue", "--budget", "400"),
     "locations": ("list", "--locations"),
     "show": ("show", "code-review"),
     "show-untrusted": ("show", "release-notes"),
