@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from needs import needs
@@ -10,7 +13,7 @@ from satchel.errors import MissingRuntime
 from satchel.runners import node
 from satchel.runners.build import BuildCache
 from satchel.runners.runtimes import Runtimes
-from satchel.runners.typescript import rename_arguments, strip_types
+from satchel.runners.typescript import rename_arguments
 
 HEAD = 'import * as readline from "readline";\n'
 TAIL = """
@@ -74,8 +77,9 @@ def test_a_program_runs_with_and_without_a_node_that_strips_types(skill, tmp_pat
 
 def old_program(folder, path, tmp_path, entry="main.ts"):
     """The program for a Node that says that it is of version 20."""
-    old = node.Node(path, (20, 0), "", (path,))
-    builds = BuildCache(str(tmp_path / "cache"), {}, choose=lambda: "none")
+    modules = Path(path).parents[1] / "lib" / "node_modules"
+    old = node.Node(path, (20, 0), str(modules / "npm" / "bin" / "npm-cli.js"), (path,))
+    builds = BuildCache(str(tmp_path / "cache"), dict(os.environ), choose=lambda: "none")
     copy = node.adapt(builds, old, folder, entry, "")
     return node.prepare(old, folder, entry, "", copy)[0]
 
@@ -89,7 +93,7 @@ def old_program(folder, path, tmp_path, entry="main.ts"):
         "const run = () => {",
     ],
 )
-def test_types_that_cannot_be_removed_with_certainty_need_a_newer_node(skill, tmp_path, body):
+def test_syntax_that_is_more_than_types_needs_a_newer_node(skill, tmp_path, body):
     with pytest.raises(MissingRuntime, match=r"needs Node 22\.18; here is 20\.0"):
         old_program(typescript(skill, body), needs("node24"), tmp_path)
 
@@ -105,17 +109,10 @@ def test_a_program_in_a_folder_finds_the_files_beside_it(skill, tmp_path):
     assert call(program) == {"output": "beside"}
 
 
-def test_lines_keep_their_numbers():
-    text = HEAD + BODIES["generic"][0] + TAIL
-    assert strip_types(rename_arguments(text)).count("\n") == text.count("\n")
-
-
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text",
-    ["(" * 100_000, "`${" * 50_000, "import " * 30_000, "(arguments:" * 20_000,
-     "interface a " * 20_000, "type a = " + "(a) => " * 30_000, "a<" * 100_000, "'\\" * 100_000,
-     "=/[" * 60_000],
+    ["(" * 100_000, "`${" * 50_000, "(arguments:" * 20_000, "'\\" * 100_000, "=/[" * 60_000],
 )  # fmt: skip
 def test_hostile_text_is_read_in_linear_time(text):
-    assert isinstance(strip_types(rename_arguments(text)), str)
+    assert isinstance(rename_arguments(text + " arguments"), str)

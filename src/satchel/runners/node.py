@@ -2,8 +2,9 @@
 
 A program runs from its own folder. Its packages are in the cache, and Node searches the folders
 above a file for packages: so the program is started through a link next to its packages. Node
-strips the types of TypeScript itself; where it is too old for that, or where a parameter is called
-`arguments`, a changed copy of the entry is started, among links to the skill's other files.
+strips the types of TypeScript itself; where it is too old for that (then Node's own stripper, the
+npm package `amaro`, does it), or where a parameter is called `arguments`, a changed copy of the
+entry is started, among links to the skill's other files.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def adapt(builds: BuildCache, node: Node, folder: str, entry: str, packages: str
     """A changed copy of a TypeScript entry that this Node can run; empty when it runs as it is.
 
     A module may not have a parameter called `arguments`: it is renamed. A Node that strips no types
-    gets a copy without them, if that can be done with certainty.
+    gets a copy without them.
 
     Raises:
         MissingRuntime: the entry needs a newer Node.
@@ -90,7 +91,7 @@ def adapt(builds: BuildCache, node: Node, folder: str, entry: str, packages: str
     """
     if not entry.endswith(TYPESCRIPT):
         return ""
-    from satchel.runners.typescript import rename_arguments, strip_types
+    from satchel.runners.typescript import rename_arguments
 
     raw = read_inside(folder, entry) or b""
     text = raw.decode("utf-8-sig", "replace") if len(raw) <= _MAX_ADAPTED_BYTES else ""
@@ -101,7 +102,6 @@ def adapt(builds: BuildCache, node: Node, folder: str, entry: str, packages: str
     if not node.strips_types:
         if not text or _TYPED_IMPORT.search(text):
             raise _too_old(node, _MIN_TYPESCRIPT_VERSION)
-        changed = strip_types(changed)
         name = f"{name.rpartition('.')[0]}.{'mjs' if _MODULE.search(changed) else 'cjs'}"
     levels = [os.path.join(folder, *folders[:depth]) for depth in range(len(folders) + 1)]
     beside = [sorted(one for one in os.listdir(level) if one[0] != ".") for level in levels]
@@ -119,7 +119,7 @@ def adapt(builds: BuildCache, node: Node, folder: str, entry: str, packages: str
         with open(here, "w", encoding="utf-8") as file:
             file.write(changed)
         if not node.strips_types:
-            _check_script(builds, node, here, staging)
+            _strip_types(builds, node, here, staging)
         return ("/".join((*folders, name)),)
 
     key = digest("typescript", node.path, node.version, folder, entry, packages, beside, changed)
@@ -127,13 +127,35 @@ def adapt(builds: BuildCache, node: Node, folder: str, entry: str, packages: str
     return os.path.join(home, *folders, name)
 
 
-def _check_script(builds: BuildCache, node: Node, script: str, staging: str) -> None:
+def _strip_types(builds: BuildCache, node: Node, script: str, staging: str) -> None:
+    """Replace a file by what `amaro` makes of it."""
     try:
-        builds.run((node.path, "--check", script), staging, read=node.read)
-    except BuildToolFailed:  # it has types that cannot be removed with certainty
-        raise _too_old(node, _MIN_TYPESCRIPT_VERSION) from None
+        home = npm_install(builds, node, "amaro", _AMARO, _AMARO_LOCK, lambda _line: None)
+        argv = (node.path, "-e", _STRIP, os.path.join(home, "node_modules", "amaro"), script)
+        builds.run(argv, staging, read=(*node.read, home))
+    except (BuildFailed, BuildToolFailed, MissingRuntime) as exc:
+        raise _too_old(node, _MIN_TYPESCRIPT_VERSION) from exc
 
 
+# The last version that runs on Node 20.
+_AMARO = {"dependencies": {"amaro": "0.1.9"}}
+_AMARO_LOCK = {
+    "lockfileVersion": 3,
+    "requires": True,
+    "packages": {
+        "": _AMARO,
+        "node_modules/amaro": {
+            "version": "0.1.9",
+            "integrity": "sha512-qNWW9clA6hzyyc1vrffgwYPYG4GZPom0MHvZQM4QQPzxTWwuYp7pOiZTAOXTlkWc"
+            "yiTtHM5t/Ypw9sAVhoqbdg==",
+        },
+    },
+}
+_STRIP = """
+const fs = require("fs"), [, amaro, file] = process.argv;
+const text = fs.readFileSync(file, "utf8");
+fs.writeFileSync(file, require(amaro).transformSync(text, { mode: "strip-only" }).code);
+"""
 _MAX_ADAPTED_BYTES = 256 * 1024
 _TYPED_IMPORT = re.compile(r"""["']\.{1,2}/[^"'\n]*\.[mc]?ts["']""")
 _MODULE = re.compile(r"^\s*(?:import\b(?!\s*\()|export\b|await\b)", re.MULTILINE)
