@@ -144,7 +144,9 @@ def test_scratch_may_be_written_and_is_gone_afterwards(skill, tier):
 def test_nothing_is_bound_into_the_scratch_folder(folder, workspace, scratch):
     """Folders above a bound path are made inside: what is kept in them is no longer emptied."""
     asked = Program(("/bin/true",), folder, "binary")
-    launch = sandboxed_launch(asked, ProgramPermissions(workspace), tier="bwrap")
+    # Writable: for a read-only one, Python and our own code are bound too, wherever they lie.
+    permissions = ProgramPermissions(workspace, writable=bool(workspace))
+    launch = sandboxed_launch(asked, permissions, tier="bwrap")
     words = launch.arguments.split(b"\0")
     assert words[words.index(b"--tmpfs") + 1] == scratch.encode()
     assert words[words.index(b"SATCHEL_SCRATCH") + 1] == scratch.encode()
