@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 
@@ -97,3 +98,18 @@ def test_a_long_name_costs_only_its_own_row_a_second_line(capsys, monkeypatch):
     rows = [["●", name, "Fills in forms for people and for programs"] for name in names]
     Screen(sys.stdout).table(["", "name", "description"], rows, [[]] * len(rows))
     assert len(capsys.readouterr().out.splitlines()) == 1 + len(rows) + 1
+
+
+def test_a_template_that_was_not_filled_in_ranks_last(empty):
+    about = {
+        "skill-template": "TODO: What it does. Analyses an Excel file.",
+        "sheets": "Reads Excel workbooks and sums their columns.",
+        "files": "Renames a file after its date.",
+    }
+    for name, text in about.items():
+        empty.skill(f"skills/{name}", f"---\nname: {name}\ndescription: '{text}'\n---\nDo.\n")
+    empty.trust("skills")
+    found = json.loads(empty.run("search", "analyse excel file", "--json").out)
+    names = [one["name"] for one in found["skills"]]
+    assert names[-1] == "skill-template"
+    assert len(names) > 1

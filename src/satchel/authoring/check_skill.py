@@ -13,7 +13,7 @@ from satchel.errors import NotFound, Refused
 from satchel.i18n import say
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import skill_md_name
-from satchel.skill.metadata import MAX_DESCRIPTION_CHARS, NAME, slug
+from satchel.skill.metadata import MAX_DESCRIPTION_CHARS, NAME, UNWRITTEN, slug
 from satchel.skill.problems import Problem
 from satchel.skill.reader import load_document, parse_document
 from satchel.skill.validate import validate_draft, validate_folder
@@ -51,13 +51,6 @@ _WHEN_ONLY = re.compile(
     re.IGNORECASE,
 )
 """A description that only states when to use the skill."""
-_UNWRITTEN = re.compile(
-    r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
-    r"\[insert [^\]]*\]"
-    r"|Description (?:goes )?here\b|待编写|待补充|在此填写)",
-    re.IGNORECASE,
-)
-"""Template placeholders at the start of a line; elsewhere they are prose."""
 _PERSON = re.compile(
     r"\bI (?:can|will|help|am)\b|\bI'll\b|\bI'm\b|\bmy job\b|\byou can use (?:this|me)\b|"
     r"\blet me\b|我(?:可以|会|能)|我是",
@@ -138,7 +131,7 @@ def _judge_head(sheet: CheckSheet, document: SkillDocument, folder: str) -> None
     if head is None:
         return
     text, line = head.description, lines.get("description", 0)
-    first = _UNWRITTEN.match(text)
+    first = UNWRITTEN.match(text)
     unwritten = first.group().strip() if first else ""
     found = unwritten or _placeholders(document.body)
     sheet.judge("skill-filled", [(line if unwritten else 0, {"text": found})] if found else [])
@@ -182,7 +175,7 @@ def _placeholders(body: str) -> str:
     for line in body.split("\n"):
         if line.lstrip()[:3] in ("```", "~~~"):
             fenced = not fenced
-        elif not fenced and (found := _UNWRITTEN.match(line)):
+        elif not fenced and (found := UNWRITTEN.match(line)):
             return found.group().strip()
     return ""
 

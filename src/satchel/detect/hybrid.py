@@ -65,6 +65,7 @@ from satchel.detect.tokenizer import (
     stem,
     terms_in,
 )
+from satchel.skill.metadata import UNWRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
@@ -245,7 +246,7 @@ class HybridDetector(BaseDetector):
         made = _Reasons(found, self._heads)
         if 1 < len(found.terms) <= _MAX_SEARCH_TERMS:
             best = self._whole_first(found, made.sought, best, limit)
-        best = best[:limit]
+        best = _templates_last(found, best)[:limit]
         matches = [self._match(found, made if reasons else None, one) for one in best]
         small = len(skills) <= _MAX_SUBSTRING_SKILLS
         few = small and len(found.terms) < 2 and len(matches) < limit
@@ -271,7 +272,7 @@ class HybridDetector(BaseDetector):
         began = time.perf_counter()
         limit = limit or self._limit
         found = self.ranking(goal_text, skills, most=_MAX_RANKED_SKILLS)
-        best = _called_first(found)[:_MAX_RANKED_SKILLS]
+        best = _templates_last(found, _called_first(found))[:_MAX_RANKED_SKILLS]
         by_key = found.lookup.by_key
         told = {term for term, weight in found.terms.items() if weight >= _MIN_TERM_WEIGHT}
         kept, copies = drop_near_duplicates(
@@ -317,7 +318,7 @@ class HybridDetector(BaseDetector):
         """Return the rank of a skill, its contributions, and the skills ahead of it."""
         found = self.ranking(goal_text, skills, len(skills))
         key, made = skill.path, _Reasons(found, self._heads)
-        order = _called_first(found)
+        order = _templates_last(found, _called_first(found))
         stood = next(((at, one) for at, one in enumerate(order, 1) if one.key == key), None)
         first = order[:MAX_RIVALS] if stood is None else order[: min(MAX_RIVALS, stood[0] - 1)]
         ahead = [(self._match(found, made, one), _contributions(one)) for one in first]
@@ -539,6 +540,20 @@ def _order(one: RankedSkill) -> tuple[float, str]:
 
 def _contributions(one: RankedSkill) -> dict[str, float]:
     return {signal: round(value, 3) for signal, value in one.parts.items() if value > 0}
+
+
+def _templates_last(found: Ranking, best: list[RankedSkill]) -> list[RankedSkill]:
+    """Move skills whose description is still a placeholder of a template behind all others."""
+    by_key = found.lookup.by_key
+    late = {
+        one.key
+        for one in best[:_MAX_REORDERED_SKILLS]
+        if UNWRITTEN.match(by_key[one.key].description)
+    }
+    if not late:
+        return best
+    last = [one for one in best if one.key in late]
+    return [one for one in best if one.key not in late] + last
 
 
 def _called_first(found: Ranking) -> list[RankedSkill]:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from satchel.skill.frontmatter import ParsedFields
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+UNWRITTEN = re.compile(
+    r"[ \t>*#-]*(?:To be written\b|TODO\b(?=:)|TBD\b(?=[.:]|$)|\[TODO[:\]]|Lorem ipsum\b|"
+    r"\[insert [^\]]*\]"
+    r"|Description (?:goes )?here\b|待编写|待补充|在此填写)",
+    re.IGNORECASE,
+)
+"""Template placeholders at the start of a line; elsewhere they are prose."""
 """Recommended pattern of names (matched whole)."""
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
