@@ -22,12 +22,12 @@ def scanned(content: dict[str, bytes]):
     return report
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_no_word_of_a_rule_makes_a_scan_slow_when_it_is_repeated():
-    started = time.monotonic()
+    started = time.process_time()
     for word in sorted({word for rule in text_rules() for word in (*rule.needs, *rule.also)}):
         scan_tree(MemoryTree({"SKILL.md": (f"{word} " * 4000).encode()[:60_000]}))
-    assert time.monotonic() - started < 100
+    assert time.process_time() - started < 100
 
 
 @pytest.mark.parametrize(

@@ -442,8 +442,10 @@ _ANNOUNCED = {
     "clears-traces asks-to-clear-tracks": r"\blogs?\b|disk space|retention|rotat",
     "stops-guards switches-protection-off asks-to-lower-guard": (
         r"firewall|anti-?virus|defender|selinux|apparmor|gatekeeper|\bsip\b|maintenance"
-        r"|troubleshoot|\bdebug|migrat|upgrade|driver|kernel"
+        r"|troubleshoot|\bdebug|migrat|upgrade|driver|kernel|\bmfa\b|\b2fa\b|two-factor|accounts?\b"
     ),
+    "container-escape": r"container|docker|kubernetes|\bpods?\b|\bnodes?\b",
+    "hides-from-user": r"breach|incident|disclos|embargo|surprise|quiz|\bgames?\b|riddle|negotiat",
     "many-requests floods-host asks-to-flood": (
         r"\bload\b|stress|benchmark|performance|capacity|\bdos\b|resilien|chaos"
     ),
@@ -458,11 +460,20 @@ _SECRECY = frozenset((
     "acts-secretly", "hides-from-user", "takes-credentials-silently", "overrides-elsewhere",
     "overrides-instructions", "image-address-carries-talk",
 ))  # fmt: skip
+_ATTACKS = frozenset((
+    "reverse-shell", "container-escape", "encoded-command", "encoded-shell", "decode-and-run",
+    "data-in-lookups", "sends-by-dns",
+))  # fmt: skip
+"""What programs of an authorised penetration test do."""
+_OFFENSIVE = re.compile(
+    r"pen(?:etration)?[ -]?test|red[ -]?team|\bctf\b|capture the flag|offensive security|渗透",
+    re.IGNORECASE,
+)
 _TESTING = re.compile(
     r"pen(?:etration)?[ -]?test|red[ -]?team|purple team|\bctf\b|capture the flag|malware analy"
     r"|forensic|incident response|threat (?:hunt|intel|detect)|vulnerabilit|adversar|exploit"
     r"|security (?:test|assess|audit|train|research|awareness|review|scan)|prompt injection"
-    r"|offensive|渗透|安全测试|安全培训",
+    r"|offensive|\bxss\b|sql injection|\bowasp\b|\bhack\w*|渗透|安全测试|安全培训",
     re.IGNORECASE,
 )
 _AUTHORISED = re.compile(
@@ -484,15 +495,18 @@ def soften_announced(
     """
     front = next((parts[0].text for path, parts in pages if path == "SKILL.md" and parts), "")
     paths = {path for path, _ in pages}
-    tests = bool(_TESTING.search(front)) and any(
-        _AUTHORISED.search(part.text) for _, parts in pages for part in parts
-    )
+    authorised = any(_AUTHORISED.search(part.text) for _, parts in pages for part in parts)
+    tests = authorised and bool(_TESTING.search(front))
+    attacks = authorised and bool(_OFFENSIVE.search(front))
     for finding in findings:
-        if finding.severity == "block" and finding.path in paths and RULES[finding.rule].talk:
-            rules = (finding.rule, finding.evidence.partition(":")[0])
-            words = [_WORDS[rule] for rule in rules if rule in _WORDS]
-            if (tests and finding.rule not in _SECRECY) or any(one.search(front) for one in words):
-                shown = f"{finding.rule}: {finding.evidence}"[:160]
-                yield finding._replace(rule="announced-danger", evidence=shown)
-                continue
-        yield finding
+        rules = {finding.rule, finding.evidence.partition(":")[0]}
+        in_page = finding.path in paths and RULES[finding.rule].talk
+        announced = in_page and any(_WORDS[rule].search(front) for rule in rules & _WORDS.keys())
+        discussed = in_page and tests and finding.rule not in _SECRECY
+        if finding.severity == "block" and (
+            announced or discussed or (attacks and finding.rule in _ATTACKS)
+        ):
+            shown = f"{finding.rule}: {finding.evidence}"[:160]
+            yield finding._replace(rule="announced-danger", evidence=shown)
+        else:
+            yield finding

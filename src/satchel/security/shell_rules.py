@@ -527,7 +527,7 @@ class _ShellAnalyzer:
         if words[0] == "dd":
             empty = re.search(r"\bif=/dev/(?:zero|u?random)\b", text)
             target = re.search(r"\bof=(\S+)", text)
-            if not empty or not target or target[1].startswith("/dev/"):
+            if not empty or not target or target[1].startswith(("/dev/", "$")):
                 return ""
             if is_home(target[1]) or (command.loop and is_home(target[1].split()[0])):
                 return "deletes-user-files"
