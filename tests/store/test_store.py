@@ -192,6 +192,10 @@ def test_an_import_under_an_id_renames_the_skill_and_nothing_else(bench, name):
     path.write_bytes(text.replace("Say hello.", "Say good day.").encode())
     bench.do("update")
     assert "Say good day." in bench.loads("welcome")
+    edit(bench.skills / "welcome/SKILL.md", "Say good day.", "Mine.")
+    path.write_bytes(text.replace("Say hello.", "Say good night.").encode())
+    bench.do("update", discard_edits=True)
+    assert "Say good night." in bench.loads("welcome")
     assert bench.store.lock()["welcome"].name == "welcome"
 
 

@@ -88,11 +88,14 @@ def _update_step(
             known = entry.upstream or entry.tree
             if mine is not None and theirs.digest == known:
                 return _same(entry, mine.digest)
-            if mine is None or mine.digest == known or discard_edits:
+            locked = open_base(builder.scope, entry, entry.tree) if discard_edits else mine
+            renamed = None
+            if mine is not None and locked is not None and entry.upstream:
+                renamed = _renamed_again(builder, entry, locked, theirs)
+            if mine is None or mine.digest == known or (discard_edits and renamed is None):
                 step = builder.from_tree(entry.id, theirs, place, signer=signer)
                 notes = bundle.notes if place.kind == "hub" else ()  # version, key and verdict
                 return step._replace(notes=(*notes, *step.notes))
-            renamed = _renamed_again(builder, entry, mine, theirs)
             if renamed is None:
                 raise Conflict(
                     say("`{name}` has your edits, so it was not updated", name=entry.id),
