@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOST_NAMES = {
     "satchel": 20,
     "satchel.detect": 13,
-    "satchel.goals": 12,
+    "satchel.goals": 14,
     "satchel.agent": 13,
     "satchel.testing": 3,
 }

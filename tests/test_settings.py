@@ -6,8 +6,9 @@ import os
 
 import pytest
 
+from satchel import Satchel
 from satchel.errors import SettingsError
-from satchel.settings import SETTINGS, Settings, find_project, load_settings
+from satchel.settings import SETTINGS, SettingOptions, Settings, find_project, load_settings
 
 
 @pytest.fixture
@@ -187,3 +188,9 @@ def test_the_platforms_folders(tmp_path):
     assert chosen.paths.config == "/home/ada/.config/satchel/config.toml"
     assert chosen.paths.cache == "/cache/satchel"
     assert chosen.paths.state == "/home/ada/.local/state/satchel"
+
+
+def test_the_type_of_the_settings_names_each_of_them(tmp_path):
+    assert set(SettingOptions.__annotations__) == {setting.name for setting in SETTINGS}
+    with pytest.raises(SettingsError, match="budgt"):
+        Satchel.for_project(tmp_path, budgt=3)  # pyright: ignore[reportCallIssue]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from satchel import Satchel
@@ -114,6 +116,25 @@ def test_tool_calls_are_spans(satchel, spans):
     attributes = [span.attributes or {} for span in spans()]
     assert [one["satchel.tool.name"] for one in attributes] == ["Skill", "Skill"]
     assert [one["satchel.status"] for one in attributes] == ["success", "error"]
+
+
+def test_spans_follow_the_conventions_for_tools(satchel, spans):
+    from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
+    from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
+    from opentelemetry.trace import StatusCode
+
+    satchel.tools().call("Skill", {"name": "demo"}, call_id="call_1")
+    asyncio.run(satchel.tools().acall("Skill", {"name": "nobody"}))
+    good, failed = spans()
+    assert good.name == "execute_tool Skill"
+    assert {
+        names.GEN_AI_OPERATION_NAME: names.GenAiOperationNameValues.EXECUTE_TOOL.value,
+        names.GEN_AI_TOOL_NAME: "Skill",
+        names.GEN_AI_TOOL_CALL_ID: "call_1",
+    }.items() <= good.attributes.items()
+    assert good.status.status_code is StatusCode.UNSET
+    assert failed.status.status_code is StatusCode.ERROR
+    assert failed.attributes[ERROR_TYPE] == "NOT_FOUND"
 
 
 # --- selections ---------------------------------------------------------------------------

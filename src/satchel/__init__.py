@@ -37,12 +37,17 @@ if TYPE_CHECKING:
     from satchel.errors import SatchelError
     from satchel.library import Filter, Library, Location
     from satchel.satchel import Satchel
+    from satchel.session.options import SessionOptions
+    from satchel.session.permissions import ApprovalRequest, Approve
     from satchel.session.session import Session
     from satchel.skill import Problem, Skill
     from satchel.skill_loader import SkillLoader
+    from satchel.store.store import Store
     from satchel.trace import Trace
 
 _HOMES = {
+    "ApprovalRequest": "satchel.session.permissions",
+    "Approve": "satchel.session.permissions",
     "Budget": "satchel.catalogue",
     "Catalogue": "satchel.catalogue",
     "Detector": "satchel.detect",
@@ -55,13 +60,17 @@ _HOMES = {
     "Satchel": "satchel.satchel",
     "SatchelError": "satchel.errors",
     "Session": "satchel.session.session",
+    "SessionOptions": "satchel.session.options",
     "Skill": "satchel.skill",
     "SkillLoader": "satchel.skill_loader",
+    "Store": "satchel.store.store",
     "Trace": "satchel.trace",
     "build_catalogue": "satchel.catalogue",
 }
 
 __all__ = [
+    "ApprovalRequest",
+    "Approve",
     "Budget",
     "Catalogue",
     "Detector",
@@ -74,8 +83,10 @@ __all__ = [
     "Satchel",
     "SatchelError",
     "Session",
+    "SessionOptions",
     "Skill",
     "SkillLoader",
+    "Store",
     "Trace",
     "build_catalogue",
 ]

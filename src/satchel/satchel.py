@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from satchel.session.options import SessionOptions
     from satchel.session.session import Session
     from satchel.session.shortlist import Shortlist
-    from satchel.settings import Form, Settings
+    from satchel.settings import Form, SettingOptions, Settings
     from satchel.skill.model import Skill
     from satchel.skill.problems import Problem
     from satchel.skill_report import SkillReport
@@ -102,7 +102,7 @@ class Satchel:
         *,
         detector: Detector | None = None,
         explicit: bool = True,
-        **settings: Any,
+        **settings: Unpack[SettingOptions],
     ) -> Satchel:
         """Open the skills of a project.
 

@@ -8,8 +8,8 @@ becomes a remark, except where that would offer more skills (`_STRICT`).
 
 # Without `from __future__ import annotations`: NamedTuple would compile each annotation at import.
 import os
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
 from satchel._fs import is_really_inside, read_small
 from satchel.errors import SettingsError
@@ -144,6 +144,37 @@ class DiskPaths(NamedTuple):
     """Folder of the indexes; may be deleted at any time."""
     state: str
     """Folder of the trust file and the trace."""
+
+
+class SettingOptions(TypedDict, total=False):
+    """The settings by name, as `Satchel.for_project` takes them; a test compares it with `SETTINGS`."""
+
+    budget: int
+    form: Form
+    refresh_on_call: bool
+    trust: TrustPolicy
+    strict: bool
+    builtin: bool
+    ecosystem: bool
+    locations: Sequence[str | os.PathLike[str]]
+    servers: Mapping[str, Any]
+    hubs: Mapping[str, Any]
+    include: Sequence[str]
+    exclude: Sequence[str]
+    tags: Sequence[str]
+    pin: Sequence[str]
+    shortlist: int
+    embeddings: str
+    model: str
+    engine: str
+    limits: Mapping[str, Any]
+    trace: Literal["file", "memory", "off"]
+    reading: ReadSettings | Mapping[str, Any]
+    packaged: bool
+    tools: ToolSettings | Mapping[str, Any]
+    grants: Mapping[str, Any]
+    create_missing: bool
+    sandbox: Literal["required", "own", "off"]
 
 
 class Settings(NamedTuple):

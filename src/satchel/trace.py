@@ -177,7 +177,10 @@ _tracer: Any = None
 
 @contextmanager
 def span(name: str, **attributes: Any) -> Generator[Callable[[str, Any], None]]:
-    """Open an OpenTelemetry span if its API is installed; yields a function to set attributes."""
+    """Open an OpenTelemetry span if its API is installed; yields a function to set attributes.
+
+    The attribute `error.type` also marks the span as failed.
+    """
     global _tracer  # noqa: PLW0603 - determined once per process
     if _tracer is None:
         module = available("opentelemetry.trace")
@@ -186,4 +189,12 @@ def span(name: str, **attributes: Any) -> Generator[Callable[[str, Any], None]]:
         yield lambda _name, _value: None
         return
     with _tracer.start_as_current_span(name, attributes=attributes) as current:
-        yield current.set_attribute
+
+        def note(name: str, value: Any) -> None:
+            current.set_attribute(name, value)
+            if name == "error.type":
+                from opentelemetry.trace import StatusCode
+
+                current.set_status(StatusCode.ERROR)
+
+        yield note

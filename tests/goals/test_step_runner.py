@@ -206,6 +206,20 @@ def test_what_cancelled_tries_took_counts_in_the_goal():
     assert report.usage.input_tokens == 10 + 5_000 + 2 * 7_000
 
 
+def test_goals_are_kept_in_a_folder_that_is_named_without_a_path(tmp_path, monkeypatch):
+    class Runs:
+        async def run(self, work):
+            return Done(None)
+
+    async def run():
+        async with LocalEngine(Runs(), folder="goals") as engine:
+            await engine.submit(Goal("g", Plan("g", (Step("one", prompt="p"),))))
+            return await engine.wait("g", 20)
+
+    monkeypatch.chdir(tmp_path)
+    assert asyncio.run(run()).state == "done"
+
+
 # --- large outputs --------------------------------------------------------------------------
 
 DATA = b'{"a": [1, 2, 3]}'

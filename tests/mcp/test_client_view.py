@@ -153,6 +153,14 @@ def test_an_address_of_a_skill_at_the_root_leads_to_no_file_of_the_project(shop,
     satchel.close()
 
 
+def test_packaged_tools_are_served_like_in_python_except_to_remote_clients(shop):
+    satchel = Satchel.for_project(shop.project, trust="all", builtin=False)
+    assert "excel_read" in satchel.tools().names
+    assert "excel_read" in ClientView(satchel).toolset.names
+    assert "excel_read" not in ClientView(satchel, remote=True).toolset.names
+    satchel.close()
+
+
 def test_skills_for_people_are_not_listed_to_remote_clients(shop):
     root = write_skill(shop.project, "outer", **{"a.md": "x\n"})
     write_skill(shop.project, "outer/inner", "disable-model-invocation: true\n", **{"b.md": "y\n"})

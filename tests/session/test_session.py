@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from satchel import Session
+from satchel import Satchel, Session
 from satchel.errors import InvalidInput
 from satchel.testing import make_skill, make_tool_skill
 
@@ -303,6 +303,21 @@ def test_only_files_of_skills_are_read_where_the_setting_says_so(talks):
     assert session.call("ReadFile", mine).error is None
     child = session.child(include=["write-*"])
     assert child.call("ReadFile", mine).error.code == "ACCESS_DENIED"
+
+
+def test_limits_that_look_like_a_mistake_are_logged(talks, tmp_path, caplog):
+    satchel = talks.satchel()
+    session = satchel.session(include="code-review", tools=["Skil", "Bash(git:*)"])
+    assert "write-docs" not in session.prompt
+    assert caplog.messages == [
+        "No tool matches these patterns of `tools`: `Skil` (did you mean `Skill`?)"
+    ]
+    empty = Satchel.for_project(tmp_path, builtin=False, packaged=False)
+    assert empty.session().prompt == ""
+    assert "There are no skills in" in caplog.messages[-1]
+    assert len(satchel.session(budget=400).prompt) < len(satchel.session().prompt)
+    with pytest.raises(InvalidInput, match="no option `includes`"):
+        satchel.session(includes=["a"])
 
 
 # --- as data -----------------------------------------------------------------------------------

@@ -118,6 +118,17 @@ def test_of_many_who_were_called_none_vanishes(make, project):
     assert satchel.trace.events[-1].values["no_room"] == names[8:]
 
 
+def test_names_that_do_not_fit_into_the_block_are_recorded(make, project):
+    names = [f"{letter * 200}" for letter in "abcdefgh"]
+    for name in names:
+        make_skill(project / "skills", name, "Helps.")
+    satchel = make(Scripted(dict.fromkeys(names, 1.0), asked=names))
+    made = satchel.shortlist("use them all")
+    left_out = names[len(made.listed) :]
+    assert left_out
+    assert satchel.trace.events[-1].values["no_room"] == left_out
+
+
 def test_what_a_model_may_not_load_is_not_named(make, project):
     make_skill(project / "skills", "by-hand", "For people.", disable_model_invocation=True)
     made = make(Scripted({"by-hand": 1.0, "nobody": 0.9, "pdf-forms": 0.8})).shortlist("x")

@@ -26,19 +26,22 @@ if TYPE_CHECKING:
     from satchel.goals.engines.dbos import DbosEngine
     from satchel.goals.engines.local import LocalEngine
     from satchel.goals.engines.temporal import TemporalEngine
-    from satchel.goals.model import Answer, Goal, GoalReport, Plan, Step
+    from satchel.goals.model import Answer, Done, Goal, GoalReport, Plan, Step, StepRunner, Work
     from satchel.goals.plan_file import read_plan
 
 _HOMES = {
     "Answer": "model",
     "DbosEngine": "engines.dbos",
+    "Done": "model",
     "Engine": "engines.base",
     "Goal": "model",
     "GoalReport": "model",
     "LocalEngine": "engines.local",
     "Plan": "model",
     "Step": "model",
+    "StepRunner": "model",
     "TemporalEngine": "engines.temporal",
+    "Work": "model",
     "decompose": "decomposition",
     "read_plan": "plan_file",
 }
@@ -47,13 +50,16 @@ _HOMES = {
 __all__ = [
     "Answer",
     "DbosEngine",
+    "Done",
     "Engine",
     "Goal",
     "GoalReport",
     "LocalEngine",
     "Plan",
     "Step",
+    "StepRunner",
     "TemporalEngine",
+    "Work",
     "decompose",
     "read_plan",
 ]

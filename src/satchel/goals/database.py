@@ -111,9 +111,43 @@ class Database:
                         time.sleep(0.3)
                         continue
                     if not self.is_server:
-                        raise _file_failed(self.address, exc) from exc
+                        raise self.failed(exc) from exc
                     # A driver quotes the address, which may hold a password: not chained.
-                    raise database_failed(self.address, str(exc)) from None
+                    raise self.failed(exc) from None
+
+    def failed(self, exc: BaseException) -> ServerFailed:
+        """The error for a database that cannot be used."""
+        if self.is_server:
+            return database_failed(self.address, str(exc))
+        return ServerFailed(
+            say("`{path}` cannot be used: {reason}", path=self.address, reason=exc),
+            say("Repair the cause, or move the file away: the goals in it are lost then"),
+        )
+
+    def create_file(self, fill: Callable[[str], None]) -> None:
+        """Create a missing file under another name first: a crash leaves no half of it.
+
+        Args:
+            fill: Creates the tables in the file at a path.
+        """
+        path = os.path.abspath(self.address)
+        if self.is_server or os.path.exists(path):
+            return
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        new = f"{path}.{os.getpid()}.new"
+        try:
+            make_private(new)
+            fill(new)
+            file = sqlite3.connect(new)
+            file.execute("PRAGMA journal_mode=DELETE")  # merges the log into the file
+            file.close()
+            if not os.path.exists(path):  # another worker may have been faster
+                os.link(new, path) if hasattr(os, "link") else os.rename(new, path)
+        except FileExistsError:
+            pass
+        finally:
+            if os.path.exists(new):
+                os.unlink(new)
 
     def _execute(self, sql: str, *values: Any) -> Any:
         sql = sql.replace("{now}", self._now)
@@ -181,10 +215,6 @@ def write_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
         else:
             return
-
-
-def _file_failed(path: str, exc: Exception) -> ServerFailed:
-    return ServerFailed(say("`{path}` cannot be used: {reason}", path=path, reason=exc))
 
 
 _SERVER_WORDS = re.compile(r"FATAL:\s+.+|permission denied.*")

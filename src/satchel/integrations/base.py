@@ -216,15 +216,19 @@ def specs_in(definitions: Iterable[Mapping[str, Any]]) -> list[ToolSpec]:
     ]
 
 
-def call(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply:
+def call(
+    session: Session, name: str, arguments: Mapping[str, Any] | str, call_id: str | None = ""
+) -> AdapterReply:
     """Call a tool. It never raises."""
-    envelope = session.call(name, arguments)
+    envelope = session.call(name, arguments, call_id=call_id or "")
     return _reply(envelope, joined(session.news(), session.reminder_due()))
 
 
-async def acall(session: Session, name: str, arguments: Mapping[str, Any] | str) -> AdapterReply:
+async def acall(
+    session: Session, name: str, arguments: Mapping[str, Any] | str, call_id: str | None = ""
+) -> AdapterReply:
     """Call a tool without blocking the loop; cancelling the task ends the program."""
-    envelope = await session.acall(name, arguments)
+    envelope = await session.acall(name, arguments, call_id=call_id or "")
     return _reply(envelope, joined(await session.anews(), session.reminder_due()))
 
 

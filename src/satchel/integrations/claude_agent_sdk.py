@@ -171,11 +171,13 @@ class SkillsOptions:
         async def called(context: object, params: Any) -> CallToolResult:
             del context
             meta = cast("dict[str, Any]", params.meta or {})
-            session = self._calls.pop(meta.get("claudecode/toolUseId", ""), None)
+            call_id = meta.get("claudecode/toolUseId", "")
+            session = self._calls.pop(call_id, None)
             several = self._sub_agents or len(self._conversations) > 1
             if session is None and several:  # the limits of the right one must apply
                 return _result("It is not known which agent calls this tool", failed=True)
-            reply = await acall(session or self.session, params.name, params.arguments or {})
+            arguments: dict[str, Any] = params.arguments or {}
+            reply = await acall(session or self.session, params.name, arguments, call_id)
             return _result(reply.text, failed=reply.failed)
 
         return Server(self.name, on_list_tools=listed, on_call_tool=called)

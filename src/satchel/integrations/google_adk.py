@@ -202,7 +202,7 @@ class _AdkTool(BaseTool):
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         session = self._skills.session(tool_context)
-        reply = await acall(session, self._spec.name, args)
+        reply = await acall(session, self._spec.name, args, tool_context.function_call_id)
         self._skills.keep_forbidden(tool_context)
         return _response(reply)
 

@@ -175,7 +175,10 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         session = self._session(request.state)
         request_call = request.tool_call
         if request.tool is None and request_call["name"] in session.names:
-            return _message(request, call(session, request_call["name"], request_call["args"]))
+            return _message(
+                request,
+                call(session, request_call["name"], request_call["args"], request_call["id"]),
+            )
         if refusal := permit(session, request_call["name"], request_call["args"]):
             return _message(request, refusal)
         with running(session):
@@ -191,7 +194,10 @@ class SkillsMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         request_call = request.tool_call
         if request.tool is None and request_call["name"] in await session.anames():
             return _message(
-                request, await acall(session, request_call["name"], request_call["args"])
+                request,
+                await acall(
+                    session, request_call["name"], request_call["args"], request_call["id"]
+                ),
             )
         if refusal := await apermit(session, request_call["name"], request_call["args"]):
             return _message(request, refusal)

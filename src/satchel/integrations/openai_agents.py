@@ -138,8 +138,7 @@ def skill_tools(session: Session) -> list[FunctionTool]:
 
 def _function(session: Session, spec: ToolSpec) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
-        del context
-        return (await acall(session, spec.name, arguments)).text
+        return (await acall(session, spec.name, arguments, context.tool_call_id)).text
 
     return FunctionTool(
         name=spec.name,

@@ -139,7 +139,7 @@ class SkillToolset(AbstractToolset[Any]):
     ) -> Any:
         """Call a tool. A failure is returned to the model, and not retried automatically."""
         del tool
-        reply = await acall(self.session(ctx), name, tool_args)
+        reply = await acall(self.session(ctx), name, tool_args, ctx.tool_call_id)
         if reply.failed:
             raise ToolFailed(reply.text)
         return reply.text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
@@ -28,7 +29,7 @@ from satchel.tools.permission_rules import (
 from satchel.tools.schema import echo
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from satchel.envelope import Envelope
     from satchel.library import Library
@@ -109,12 +110,9 @@ class ApprovalRequest(NamedTuple):
         return say("Call the tool `{tool}`{whose}?", tool=self.tool, whose=whose) + may
 
 
-if TYPE_CHECKING:
-    Approve = (
-        Callable[[ApprovalRequest], bool | Awaitable[bool]] | bool | Literal["all"] | None
-    )  # fmt: skip
-    """A function that asks the user, sync or async; True or `all` approves every call; None or
-    False denies."""
+Approve = Callable[[ApprovalRequest], bool | Awaitable[bool]] | bool | Literal["all"] | None
+"""A function that asks the user, sync or async; True or `all` approves every call; None or
+False denies."""
 
 
 class PermissionDecision(NamedTuple):

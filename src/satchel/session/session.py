@@ -351,6 +351,7 @@ class Session:
         cancel: Cancel | None = None,
         as_person: bool = False,
         key: str = "",
+        call_id: str = "",
     ) -> Envelope:
         """Call a tool. Errors and refusals are returned as an envelope; never raises.
 
@@ -360,13 +361,14 @@ class Session:
             cancel: Ends the call while a program runs.
             as_person: The user calls, not the model: no approval is needed.
             key: An idempotency key that is passed to the program.
+            call_id: The provider's id of the call, for the span of OpenTelemetry.
         """
         try:
             found = self.resolve(name, arguments)
             refusal = None if as_person else self.permit(name, found)
         except SatchelError as exc:
             return failed_call(exc, arguments)
-        return refusal or self._run(found, cancel, as_person=as_person, key=key)
+        return refusal or self._run(found, cancel, as_person=as_person, key=key, call_id=call_id)
 
     async def acall(
         self,
@@ -375,6 +377,7 @@ class Session:
         *,
         as_person: bool = False,
         key: str = "",
+        call_id: str = "",
     ) -> Envelope:
         """`call` in a worker thread; when the task is cancelled, a running program ends."""
         try:
@@ -384,7 +387,9 @@ class Session:
             return failed_call(exc, arguments)
         if refusal is not None:
             return refusal
-        return await cancellable(lambda back: self._run(found, back, as_person=as_person, key=key))
+        return await cancellable(
+            lambda back: self._run(found, back, as_person=as_person, key=key, call_id=call_id)
+        )
 
     def permit(self, name: str, arguments: Arguments = None) -> Envelope | None:
         """Check a call, also of a tool of the host; None when it is allowed, else the refusal.
@@ -462,6 +467,7 @@ class Session:
         *,
         as_person: bool = False,
         key: str = "",
+        call_id: str = "",
     ) -> Envelope:
         return self._tools().run(
             found,
@@ -471,6 +477,7 @@ class Session:
             cancel=cancel,
             key=key,
             loaded=self._loaded.folders(),
+            call_id=call_id,
         )
 
     def _load(self, call: ToolCall) -> Envelope:
@@ -525,7 +532,7 @@ class Session:
 
         Args:
             messages: In the format of a provider's API (Anthropic, OpenAI, Gemini, Bedrock), or
-                what `ConversationHistory` has read of other formats.
+                a `ConversationHistory` (`satchel.integrations.base`) made from another format.
             complete: Whether these are all messages that the model will see; otherwise skills are
                 added, and none is considered lost.
 

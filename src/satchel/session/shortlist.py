@@ -104,7 +104,8 @@ def _make(
         close = _closest(answer, chosen, snapshot)
         block = write_shortlist(_lines([*chosen, *close], snapshot), form)
         values: dict[str, Any] = {"listed": list(block.listed)}
-        return {**values, "no_room": [*block.left_out, *over]} if over else values
+        left_out = [*block.left_out, *over]
+        return {**values, "no_room": left_out} if left_out else values
 
     answer = select(detector(), goal_text, snapshot, settings, trace, finish)
     assert block is not None  # noqa: S101 - `select` has called `finish`

@@ -424,6 +424,7 @@ class Toolset:
         cancel: Cancel | None = None,
         key: str = "",
         loaded: Sequence[str] = (),
+        call_id: str = "",
     ) -> Envelope:
         """Run a resolved call. Errors are returned as an envelope; never raises.
 
@@ -435,11 +436,19 @@ class Toolset:
             cancel: Ends the call while a program runs.
             key: An idempotency key that is passed to the program.
             loaded: Folders of the skills loaded in the session.
+            call_id: The provider's id of the call, for the trace.
         """
         name, started = found.name, found.started
         given: dict[str, Any] = {}
         asked = ""
-        with span("satchel.tool", **{"satchel.tool.name": name}) as note:
+        shown = one_line(str(name), 60)
+        marks = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": shown,
+            "gen_ai.tool.type": "function",
+            **({"gen_ai.tool.call.id": call_id} if call_id else {}),
+        }
+        with span(f"execute_tool {shown}", **{"satchel.tool.name": name}, **marks) as note:
             try:
                 given = echo(found.given)
                 tool = found.tool or self._missing(name)
@@ -473,6 +482,7 @@ class Toolset:
             note("satchel.status", reply.status)
             if reply.error is not None:
                 note("satchel.error", reply.error.code)
+                note("error.type", reply.error.code)
                 fix = reply.data.get("fix")
                 self._trace.record(
                     "failed",

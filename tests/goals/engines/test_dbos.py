@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sqlite3
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -223,3 +226,41 @@ async def test_nothing_is_left_in_the_tables(tmp_path):
         for table in ("workflow_status", "operation_outputs", "satchel_outputs", "satchel_answers"):
             assert store.rows(f"SELECT count(*) FROM {table}")[0][0] == 0, table
         store.close()
+
+
+DIES = """
+import os, sys
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from satchel.goals.engines.dbos_tables import DbosTables
+
+made = []
+
+@event.listens_for(Engine, "before_cursor_execute")
+def die(connection, cursor, statement, *rest):
+    if "CREATE TABLE" in statement.upper():
+        made.append(statement)
+    if len(made) > 3:
+        os._exit(9)
+
+DbosTables(sys.argv[1]).prepare()
+"""
+
+
+def test_a_file_whose_first_worker_was_killed_can_be_used(tmp_path):
+    database = str(tmp_path / "goals.db")
+    command = [sys.executable, "-c", DIES, database]
+    assert subprocess.run(command, check=False).returncode == 9
+    tables = DbosTables(database)
+    tables.prepare()
+    assert tables.rows("SELECT count(*) FROM satchel_workers") == [(0,)]
+    tables.close()
+
+
+def test_the_reason_why_a_file_cannot_be_used_is_named(tmp_path):
+    file = tmp_path / "goals.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE dbos_migrations (other TEXT)")
+    connection.close()
+    with pytest.raises(ServerFailed, match="version"):
+        DbosTables(str(file)).prepare()

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from satchel.errors import InvalidInput
-from satchel.goals.database import Database, database_failed
+from satchel.goals.database import Database
 from satchel.goals.model import Answer
 from satchel.goals.reports import pack, unpack
 from satchel.i18n import say
@@ -53,6 +53,12 @@ def database_url(database: str) -> str:
     return database
 
 
+def _migrate(url: str) -> None:
+    from dbos import DBOS
+
+    DBOS.migrate(url, schema=SCHEMA)
+
+
 class DbosTables:
     """The connections of this process to the database."""
 
@@ -80,19 +86,20 @@ class DbosTables:
         Raises:
             ServerFailed: the database does not answer, or refuses.
         """
-        from dbos import DBOS
         from sqlalchemy.exc import DBAPIError
 
+        if self.sqlite:
+            self._database.create_file(lambda path: _migrate(f"sqlite:///{path}"))
         self.rows("SELECT 1")  # raises when it cannot be used
         give_up = time.monotonic() + 60
         while True:
             try:
-                DBOS.migrate(self.url, schema=SCHEMA)
+                _migrate(self.url)
                 break
             except DBAPIError as exc:
                 # It does not wait for another process that creates the same tables.
                 if "locked" not in str(exc) or time.monotonic() > give_up:
-                    raise database_failed(self._database.address, str(exc.orig)) from None
+                    raise self._database.failed(exc.orig or exc) from None
                 time.sleep(0.1)
         self._database.create(*self._sql(_TABLES).split(";"))
 

@@ -155,8 +155,9 @@ class ClientView:
                 project.
         """
         library = satchel.library
-        # Tools of installed packages work on the project's files and belong to no skill.
-        settings = satchel.settings._replace(packaged=False)
+        # Tools of installed packages work on the project's files, which are not for remote clients.
+        settings = satchel.settings
+        settings = settings._replace(packaged=settings.packaged and not remote)
         satchel = Satchel(library, settings, runner=satchel.runner)
         self.satchel = satchel
         self.library = library
