@@ -277,17 +277,14 @@ def review_folder(
         if progress is not None:
             progress(at, len(waiting))
         try:
-            has_programs = integrity.has_programs(skill)
-            if has_programs is None:
-                report = integrity.scan(skill, found=verdicts)
-                has_programs = bool(report.inventory.programs)
-                if report.verdict == "blocked" and not integrity.is_accepted(skill):
-                    blocked.append(skill)
+            report = integrity.scan(skill, found=verdicts)
+            if report.verdict == "blocked" and not integrity.is_accepted(skill):
+                blocked.append(skill)
         except SatchelError as exc:
             values = {"name": skill.reference, "reason": exc.why}
             problems.append(Problem("not-scannable", skill.path, values=values))
             continue
-        if has_programs or tools.of(skill) is not None:
+        if report.inventory.programs or tools.of(skill) is not None:
             programs.append(skill)
     integrity.record_verdicts(verdicts)
     if progress is not None:

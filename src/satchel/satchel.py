@@ -10,13 +10,12 @@ print(satchel.why("code-review"))                      # why it is offered or no
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from satchel._optional import renamed_attribute
 from satchel._threads import threaded
-from satchel.errors import InvalidInput, Refused, SatchelError
+from satchel.errors import InvalidInput
 from satchel.i18n import Message
 from satchel.library import Filter
 from satchel.project import (
@@ -557,26 +556,10 @@ class Satchel:
         Raises:
             SatchelError: it cannot be read, or it is served by a server.
         """
-        from satchel.library.integrity import tree_of
-        from satchel.security import scan_tree
+        from satchel.library.locations import local_folder
 
-        integrity = self.library.integrity
-
-        def digest() -> str:
-            with suppress(SatchelError):  # a damaged lockfile: the skill is refused anyway
-                return integrity.digest(skill)
-            return ""
-
-        try:
-            tree, before = tree_of(skill), digest()
-            report = scan_tree(tree)
-            if report.verdict == "blocked" and before and digest() == before:
-                integrity.record_verdicts({skill.base_dir: before})  # blocked in every session
-            return report
-        except OSError as exc:
-            reason = exc.strerror or exc
-            why = Message("`{path}` cannot be read: {reason}", path=skill.base_dir, reason=reason)
-            raise Refused(why, Message("Check the permissions")) from exc
+        local_folder(skill)  # a served one has none
+        return self.library.integrity.scan(skill)
 
     def init(self, name: str = EXAMPLE_SKILL) -> str:
         """Write an example skill into the project and trust it; returns the path of its SKILL.md.

@@ -1,8 +1,8 @@
 """Change detection for skill folders, and the cache of scanned contents.
 
 A survey lists the file stamps of a folder without reading contents: while two surveys are equal,
-nothing changed. Digests of contents that were scanned and not blocked are kept in the cache folder,
-one file per version of the rules; deleting it costs a few milliseconds per skill.
+nothing changed. Reports on scanned contents are kept by digest in the user's cache folder, which no
+project can choose, in one folder per version of the rules; deleting it costs a new scan.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from satchel._fs import RACY_NS
+from satchel._fs import RACY_NS, write_atomic
 from satchel.errors import Changed, SkillBroken
 from satchel.i18n import Message
 
 if TYPE_CHECKING:
     from satchel.security.report import ScanReport
-    from satchel.skill.file_tree import TreeDigest
+    from satchel.skill.file_tree import Tree, TreeDigest
     from satchel.skill.model import Skill
 
 Row = tuple[str, int, int, int, int, int]
@@ -119,64 +119,170 @@ def changed_error(skill: Skill) -> Changed:
     )
 
 
-_MAX_CACHE_BYTES = 32 << 20
-_PROGRAMS = " programs"
-"""After the digest of a content with programs."""
+class _Shards:
+    """A table of texts in files of lines, one file per first two digits of the keys."""
 
-
-class VerdictCache:
-    """Scans skills, and caches the digests of contents that were not blocked."""
-
-    def __init__(self, folder: str = "") -> None:
-        """Create a cache in a folder; without one, results are kept in memory only."""
+    def __init__(self, folder: str) -> None:
+        """Open the table in a folder; without one, it is kept in memory only."""
         self._folder = folder
-        self._lock = threading.Lock()
-        self._known: dict[str, bool] | None = None
-        """Digest -> whether the content has programs."""
+        self._shards: dict[str, dict[str, str]] = {}
 
-    def knows(self, digest: str) -> bool:
-        """Whether a content with this digest was scanned and not blocked."""
-        return self.has_programs(digest) is not None
+    def get(self, key: str) -> str:
+        """The text of a key in hexadecimal digits; empty when there is none."""
+        name = key[:2]
+        if name not in self._shards:
+            self._shards[name] = self._read(name)
+        return self._shards[name].get(key, "")
 
-    def has_programs(self, digest: str) -> bool | None:
-        """Whether a content has programs; None when it was not scanned, or was blocked."""
-        with self._lock:
-            if self._known is None:
-                self._known = self._read()
-            return self._known.get(digest)
+    def put(self, key: str, text: str) -> None:
+        """Keep a text without line breaks."""
+        if self.get(key) == text:
+            return
+        shard = self._shards[key[:2]]
+        shard.pop(key, None)
+        shard[key] = text
+        if not self._folder:
+            return
+        path = self._path(key[:2])
+        with suppress(OSError):  # the cache is optional
+            if not os.path.isdir(self._folder):
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            with open(path, "ab", buffering=0) as stream:  # one write: lines are never mixed
+                stream.write(f"\n{key} {text}\n".encode("ascii", "replace"))
+                size = stream.tell()
+            if size > _MAX_SHARD_BYTES:
+                rows = list(shard.items())[len(shard) // 2 :]
+                self._shards[key[:2]] = dict(rows)
+                lines = "".join(f"{one} {row}\n" for one, row in rows)
+                write_atomic(path, lines.encode("ascii", "replace"), private=True, durable=False)
 
-    def remember(self, digest: str, report: ScanReport) -> None:
-        """Cache the digest of a content that was not blocked."""
-        if report.verdict != "blocked":
-            self.add(digest, has_programs=bool(report.inventory.programs))
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, f"{name}.txt")
 
-    def add(self, digest: str, *, has_programs: bool = False) -> None:
-        """Cache the digest of a content, or another text without line breaks, as checked."""
-        with self._lock:
-            known = self._known if self._known is not None else self._read()
-            self._known = known
-            if digest in known:
-                return
-            known[digest] = has_programs
-            if self._folder:
-                with suppress(OSError):  # the cache is optional
-                    os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                    with open(self._path(), "ab", buffering=0) as stream:
-                        line = digest + _PROGRAMS * has_programs + "\n"
-                        stream.write(line.encode("ascii", "replace"))
-
-    def _path(self) -> str:
-        return os.path.join(self._folder, f"scanned-{_rules_version()}.txt")
-
-    def _read(self) -> dict[str, bool]:
+    def _read(self, name: str) -> dict[str, str]:
         if not self._folder:
             return {}
         try:
-            with open(self._path(), encoding="ascii", errors="replace") as stream:
-                lines = stream.read(_MAX_CACHE_BYTES).split("\n")
+            with open(self._path(name), encoding="ascii", errors="replace") as stream:
+                lines = stream.read(2 * _MAX_SHARD_BYTES).split("\n")
         except OSError:
             return {}
-        return {line.removesuffix(_PROGRAMS): line.endswith(_PROGRAMS) for line in lines}
+        rows = (line.partition(" ") for line in lines if line)
+        return {key: text for key, _, text in rows}
+
+
+_MAX_SHARD_BYTES = 256 << 10
+
+
+class VerdictCache:
+    """Scans contents, and caches the reports by digest, and digests by the stamps of folders."""
+
+    def __init__(self, folder: str = "") -> None:
+        """Create a cache in the user's folder; without one, results are kept in memory only."""
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._stamps = _Shards(os.path.join(folder, "digests-1") if folder else "")
+
+    @cached_property
+    def _reports(self) -> _Shards:
+        name = f"scans-{_rules_version()}"
+        return _Shards(os.path.join(self._folder, name) if self._folder else "")
+
+    def report(self, digest: str) -> ScanReport | None:
+        """The report on a content; None when it was not scanned with the present rules."""
+        with self._lock:
+            text = self._reports.get(_digits(digest))
+        return _unpacked_report(text) if text else None
+
+    def remember(self, digest: str, report: ScanReport) -> None:
+        """Cache the report on a content."""
+        import json
+
+        from satchel.i18n import pack_messages
+
+        text = json.dumps(pack_messages(report._asdict()), separators=(",", ":"))
+        with self._lock:
+            self._reports.put(_digits(digest), text)
+
+    def scan(self, digest: str, tree: Tree) -> ScanReport:
+        """The report on a tree with this digest, which is scanned when it is not cached."""
+        report = self.report(digest)
+        if report is None:
+            from satchel.security import scan_tree
+
+            report = scan_tree(tree)
+            self.remember(digest, report)
+        return report
+
+    def knows(self, mark: str) -> bool:
+        """Whether `add` was called with this text before."""
+        with self._lock:
+            return self._stamps.get(_mark_key(mark)) == mark
+
+    def add(self, mark: str) -> None:
+        """Remember a text, for `knows`."""
+        with self._lock:
+            self._stamps.put(_mark_key(mark), mark)
+
+    def tree_of(self, path: str, rows: Survey) -> TreeDigest | None:
+        """The digests of a folder that has not changed since `remember_tree`."""
+        key, stamp = _folder_key(path), _checksum(rows)
+        with self._lock:
+            text = self._stamps.get(key)
+        if not text.startswith(f"{stamp} "):
+            return None
+        import json
+
+        from satchel.skill.file_tree import TreeDigest
+
+        try:
+            digest, files = json.loads(text[len(stamp) + 1 :])
+            return TreeDigest(str(digest), dict(files))
+        except (ValueError, TypeError):
+            return None
+
+    def remember_tree(self, path: str, rows: Survey, tree: TreeDigest) -> None:
+        """Cache the digests of a folder, whose survey must be settled."""
+        import json
+
+        row = json.dumps([tree.digest, tree.files], separators=(",", ":"))
+        with self._lock:
+            self._stamps.put(_folder_key(path), f"{_checksum(rows)} {row}")
+
+
+def _digits(digest: str) -> str:
+    return digest.removeprefix("sha256:")
+
+
+def _mark_key(mark: str) -> str:
+    return f"{crc32(mark.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _folder_key(path: str) -> str:
+    return _checksum(os.path.realpath(path))
+
+
+def _checksum(value: object) -> str:
+    from hashlib import sha256
+
+    return sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unpacked_report(text: str) -> ScanReport | None:
+    """A cached report; None when the line is damaged."""
+    import json
+
+    from satchel.i18n import unpack_messages
+    from satchel.security.report import Finding, Inventory, ScanReport
+
+    try:
+        row = unpack_messages(json.loads(text))
+        findings = tuple(Finding(*one) for one in row["findings"])
+        unscanned = tuple((path, reason) for path, reason in row["unscanned"])
+        inventory = Inventory(*map(tuple, row["inventory"]))
+        return ScanReport(row["verdict"], findings, unscanned, inventory, tuple(row["engines"]))
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 @cache

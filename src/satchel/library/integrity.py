@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from satchel.library.trust_store import TrustStore
     from satchel.security.report import ScanReport
     from satchel.skill.document import SkillDocument
-    from satchel.skill.file_tree import Tree
     from satchel.skill.model import Skill, SkillOrigin
     from satchel.trace import Trace
 
@@ -104,7 +103,7 @@ class IntegrityChecker:
             scans: Scans contents.
         """
         self._supplies = supplies or {}
-        self._scans = scans or VerdictCache()
+        self.scans = scans or VerdictCache()
         self._places = {location.origin: location for location in locations}
         self._trust = trust
         self._trace = trace
@@ -211,8 +210,6 @@ class IntegrityChecker:
         digest = verified.tree.digest
         if skill.source == "builtin" or self._trust.accepts(digest):
             return
-        if self._scans.knows(digest) and not self._is_blocked(skill, digest):
-            return
         report = self.scan(skill, verified)
         if report.verdict == "blocked":
             raise _blocked_error(skill, report)
@@ -224,7 +221,7 @@ class IntegrityChecker:
         found: dict[str, str] | None = None,
         scanner: Callable[[VerifiedFolder], ScanReport | None] | None = None,
     ) -> ScanReport:
-        """Scan a skill and record the verdict.
+        """Scan a skill, unless its content was scanned before, and record the verdict.
 
         Args:
             skill: The skill.
@@ -237,35 +234,24 @@ class IntegrityChecker:
         """
         if verified is None:
             try:
-                verified = self._hash(skill, self._entry(skill), clean=False)
+                entry = None
+                with suppress(LockBroken):  # the skill is refused; its content can be scanned
+                    entry = self._entry(skill)
+                verified = self._hash(skill, entry, clean=False)
             except OSError as exc:
                 raise _unreadable_error(skill, exc) from exc
-        report = (scanner or scan_verified)(verified)
-        if report is None:
-            raise changed_error(skill)
         digest = verified.tree.digest
-        self._scans.remember(digest, report)
+        report = self.scans.report(digest)
+        if report is None:
+            report = (scanner or scan_verified)(verified)
+            if report is None:
+                raise changed_error(skill)
+            self.scans.remember(digest, report)
         rows = {} if found is None else found
         rows[skill.base_dir] = digest if report.verdict == "blocked" else ""
         if found is None:
             self.record_verdicts(rows)
         return report
-
-    def has_programs(self, skill: Skill) -> bool | None:
-        """Whether a skill has programs; None when its present content was not scanned yet.
-
-        Also None for a content that was blocked.
-
-        Raises:
-            SatchelError: it cannot be read.
-        """
-        digest = self.digest(skill)
-        return None if self._is_blocked(skill, digest) else self._scans.has_programs(digest)
-
-    def _is_blocked(self, skill: Skill, digest: str) -> bool:
-        """Whether the last scan of a skill blocked this content."""
-        blocked = self._trust.read().blocked
-        return bool(blocked) and blocked.get(os.path.realpath(skill.base_dir)) == digest
 
     def record_verdicts(self, found: Mapping[str, str]) -> None:
         """Record scan results: a skill's folder -> the digest of its blocked content."""
@@ -397,6 +383,9 @@ class IntegrityChecker:
         kept = self._verified.get(path)
         if kept is not None and kept.rows == rows:
             return kept
+        # A content that is about to be used is hashed by this process.
+        if not clean and (known := self.scans.tree_of(path, rows)) is not None:
+            return VerifiedFolder(path, os.path.realpath(path), only, known, rows)
         tree = FolderTree(path, only=only)
         whole, real = hash_tree(tree), os.path.realpath(path)
         listed: Mapping[str, str] = _locked_files(entry, skill) if entry is not None else {}
@@ -412,6 +401,8 @@ class IntegrityChecker:
                 self._verified.clear()
                 self._cached_files = len(rows)
             self._verified[path] = fresh
+            if not left:
+                self.scans.remember_tree(path, rows, fresh.tree)
         return fresh
 
     def _delete_caches(self, skill: Skill, real: str, caches: list[str]) -> None:
@@ -478,10 +469,9 @@ class IntegrityChecker:
         """
         found = hash_tree(MemoryTree({path: data}))
         mark = self._supply(skill).digest(skill)
-        if self._scans.knows(found.digest) or self._trust.accepts(mark):
+        if self._trust.accepts(mark):
             return
-        report = _scan(MemoryTree({path: data}))
-        self._scans.remember(found.digest, report)
+        report = self.scans.scan(found.digest, MemoryTree({path: data}))
         if report.verdict == "blocked":
             with suppress(SatchelError):
                 self._trust.block({skill.base_dir: mark})
@@ -495,14 +485,14 @@ class IntegrityChecker:
         if not stamp:
             return None
         known = f"lock {path} {stamp}" if stamp[2] > _MAX_QUICK_LOCK_BYTES and not deep else ""
-        if known and self._scans.knows(known):
+        if known and self.scans.knows(known):
             return None
         try:
             self._lock_at(path)
         except LockBroken as exc:
             return Problem("lock-broken", path, values={"reason": exc.why, "fix": exc.hint})
         if known and time.time_ns() - stamp[1] >= RACY_NS:
-            self._scans.add(known)
+            self.scans.add(known)
         return None
 
     def _entry(self, skill: Skill) -> LockEntry | None:
@@ -546,14 +536,10 @@ def _root_of(skill: Skill) -> str:
 def scan_verified(verified: VerifiedFolder) -> ScanReport | None:
     """Scan a folder; None when it changed since it was hashed."""
     tree = _VerifiedTree(verified)
-    report = _scan(tree)
-    return None if tree.differs else report
-
-
-def _scan(tree: Tree) -> ScanReport:
     from satchel.security import scan_tree
 
-    return scan_tree(tree)
+    report = scan_tree(tree)
+    return None if tree.differs else report
 
 
 def tree_of(skill: Skill) -> FolderTree:

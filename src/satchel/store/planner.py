@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from satchel.errors import InvalidInput, NotFound, Refused, SatchelError, SkillBroken
 from satchel.i18n import join_names, say
+from satchel.library.fingerprint import VerdictCache
 from satchel.library.integrity import generated
 from satchel.library.lockfile import LockedVerdict, LockEntry
-from satchel.security import scan_tree
 from satchel.skill.document import MANIFEST
 from satchel.skill.file_tree import (
     FolderTree,
@@ -69,7 +69,9 @@ class StepBuilder:
         stage: StagingFolder,
         lock: Lock,
         hubs: Callable[[], HubFinder] | None = None,
+        scans: VerdictCache | None = None,
     ) -> None:
+        self.scans = scans or VerdictCache()
         self.scope = scope
         self.stage = stage
         self.lock = lock
@@ -127,7 +129,7 @@ class StepBuilder:
                 folder = self.stage.folder(skill_id)
                 staged = HashedTree(FolderTree(folder), written)
                 document = _read_document(folder, skill_id)
-                report = scan_tree(staged)
+                report = self.scans.scan(staged.digest, staged)
                 pristine = upstream or staged
                 bases = [self._archive_base(one) for one in dict.fromkeys((staged, pristine))]
                 identity = signer(staged) if signer is not None else ""
@@ -135,7 +137,8 @@ class StepBuilder:
                 old = against or installed.tree
                 difference = Difference(powers=_powers(staged))
                 if old is not None:
-                    difference = _difference(old, staged, document, report)
+                    was = self.scans.scan(old.digest, old)
+                    difference = _difference(old, staged, document, was, report)
                 requests = as_words(document.fields.get("allowed-tools"))
                 difference = difference._replace(requests=requests)
         except SatchelError as exc:
@@ -240,12 +243,11 @@ class StepBuilder:
 
 
 def _difference(
-    old: HashedTree, new: HashedTree, document: SkillDocument, report: ScanReport
+    old: HashedTree, new: HashedTree, document: SkillDocument, before: ScanReport, after: ScanReport
 ) -> Difference:
     added, removed, changed = changed_files(old.fingerprint, new.fingerprint)
-    was = scan_tree(old).inventory
+    was, now = before.inventory, after.inventory
     touched = {*added, *changed}
-    now = report.inventory
     return Difference(
         tuple(added),
         tuple(removed),

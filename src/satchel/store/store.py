@@ -597,7 +597,8 @@ class Store:
             stage = stack.enter_context(StagingFolder(self.scope))
             stage.repaired = self.repaired
             lock = self.lock() if lock is None else lock
-            steps = list(make(StepBuilder(self.scope, stage, lock, self._hubs)))
+            scans = self._library.integrity.scans if self._library is not None else None
+            steps = list(make(StepBuilder(self.scope, stage, lock, self._hubs, scans)))
             return ChangePlan(op, self.scope, steps, stage, stack.pop_all())
 
 
