@@ -11,7 +11,7 @@ import os
 import threading
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from satchel._fs import RACY_NS, write_atomic
@@ -39,8 +39,7 @@ def list_stamps(root: str, only: frozenset[str] | None = None) -> Survey:
         SkillBroken: there are more files than a skill may have.
         OSError: it cannot be read.
     """
-    from satchel.skill.file_tree import LIMITS, VERSION_CONTROL  # `list` does without
-
+    max_files, version_control = _file_tree().LIMITS.files, _file_tree().VERSION_CONTROL
     rows: Survey = []
     todo = [""]
     folders = 0
@@ -51,7 +50,7 @@ def list_stamps(root: str, only: frozenset[str] | None = None) -> Survey:
                 if only is not None and not prefix and name not in only:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    if name not in VERSION_CONTROL:
+                    if name not in version_control:
                         todo.append(f"{prefix}{name}/")
                     continue
                 info = entry.stat(follow_symlinks=False)
@@ -64,9 +63,9 @@ def list_stamps(root: str, only: frozenset[str] | None = None) -> Survey:
                     info.st_mode,
                 ))  # fmt: skip
         folders += 1
-        if len(rows) > LIMITS.files or folders > LIMITS.files + 1:
+        if len(rows) > max_files or folders > max_files + 1:
             raise SkillBroken(
-                f"`{os.path.basename(root)}` has more than {LIMITS.files} files or folders",
+                f"`{os.path.basename(root)}` has more than {max_files} files or folders",
                 "Remove what the skill does not need",
             )
     rows.sort()
@@ -192,25 +191,18 @@ class VerdictCache:
         """The report on a content; None when it was not scanned with the present rules."""
         with self._lock:
             text = self._reports.get(_digits(digest))
-        return _unpacked_report(text) if text else None
+        return _security().ScanReport.from_text(text) if text else None
 
     def remember(self, digest: str, report: ScanReport) -> None:
         """Cache the report on a content."""
-        import json
-
-        from satchel.i18n import pack_messages
-
-        text = json.dumps(pack_messages(report._asdict()), separators=(",", ":"))
         with self._lock:
-            self._reports.put(_digits(digest), text)
+            self._reports.put(_digits(digest), report.to_text())
 
     def scan(self, digest: str, tree: Tree) -> ScanReport:
         """The report on a tree with this digest, which is scanned when it is not cached."""
         report = self.report(digest)
         if report is None:
-            from satchel.security import scan_tree
-
-            report = scan_tree(tree)
+            report = _security().scan_tree(tree)
             self.remember(digest, report)
         return report
 
@@ -226,28 +218,32 @@ class VerdictCache:
 
     def tree_of(self, path: str, rows: Survey) -> TreeDigest | None:
         """The digests of a folder that has not changed since `remember_tree`."""
-        key, stamp = _folder_key(path), _checksum(rows)
         with self._lock:
-            text = self._stamps.get(key)
-        if not text.startswith(f"{stamp} "):
-            return None
-        import json
-
-        from satchel.skill.file_tree import TreeDigest
-
-        try:
-            digest, files = json.loads(text[len(stamp) + 1 :])
-            return TreeDigest(str(digest), dict(files))
-        except (ValueError, TypeError):
-            return None
+            text = self._stamps.get(_checksum(path))
+        stamp, _, text = text.partition(" ")
+        return _file_tree().TreeDigest.from_text(text) if stamp == _checksum(rows) else None
 
     def remember_tree(self, path: str, rows: Survey, tree: TreeDigest) -> None:
-        """Cache the digests of a folder, whose survey must be settled."""
-        import json
-
-        row = json.dumps([tree.digest, tree.files], separators=(",", ":"))
+        """Cache the digests of a folder; its survey must be settled."""
+        text = f"{_checksum(rows)} {tree.to_text()}"
         with self._lock:
-            self._stamps.put(_folder_key(path), f"{_checksum(rows)} {row}")
+            self._stamps.put(_checksum(path), text)
+
+
+def _security() -> Any:
+    from satchel import security  # `list` does without
+
+    return security
+
+
+def _file_tree() -> Any:
+    from satchel.skill import file_tree  # the same
+
+    return file_tree
+
+
+def _checksum(value: object) -> str:
+    return _digits(_file_tree().digest_of({"": repr(value)}))
 
 
 def _digits(digest: str) -> str:
@@ -256,33 +252,6 @@ def _digits(digest: str) -> str:
 
 def _mark_key(mark: str) -> str:
     return f"{crc32(mark.encode('utf-8', 'surrogatepass')):08x}"
-
-
-def _folder_key(path: str) -> str:
-    return _checksum(os.path.realpath(path))
-
-
-def _checksum(value: object) -> str:
-    from hashlib import sha256
-
-    return sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _unpacked_report(text: str) -> ScanReport | None:
-    """A cached report; None when the line is damaged."""
-    import json
-
-    from satchel.i18n import unpack_messages
-    from satchel.security.report import Finding, Inventory, ScanReport
-
-    try:
-        row = unpack_messages(json.loads(text))
-        findings = tuple(Finding(*one) for one in row["findings"])
-        unscanned = tuple((path, reason) for path, reason in row["unscanned"])
-        inventory = Inventory(*map(tuple, row["inventory"]))
-        return ScanReport(row["verdict"], findings, unscanned, inventory, tuple(row["engines"]))
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 @cache

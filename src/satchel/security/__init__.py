@@ -11,6 +11,7 @@ disguise_rules.py      code joined from pieces, look-alike packages, tools with 
 shell_rules.py         harmful combinations of shell commands
 python_analysis.py     data flow in Python code
 python_rules.py        harmful loops in Python code
+file_text.py           the texts of a file: encodings, inside binaries, in archives
 payload_rules.py       binaries, disguised files, encoded and compiled payloads
 """
 

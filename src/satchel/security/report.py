@@ -7,9 +7,11 @@ verdict is a guarantee.
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+from satchel.i18n import pack_messages, unpack_messages
 from satchel.security.rules import RULES
 
 if TYPE_CHECKING:
@@ -116,6 +118,25 @@ class ScanReport(NamedTuple):
         """The report without the findings of some rules."""
         left = tuple(one for one in self.findings if one.rule not in rules)
         return self._replace(verdict=verdict_for(left, self.unscanned), findings=left)
+
+    def to_text(self) -> str:
+        """One line, for `from_text`."""
+        return json.dumps(pack_messages(self._asdict()), separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """The report of a line; None when it is damaged."""
+        try:
+            row = unpack_messages(json.loads(text))
+            return cls(
+                row["verdict"],
+                tuple(Finding(*one) for one in row["findings"]),
+                tuple((path, reason) for path, reason in row["unscanned"]),
+                Inventory(*map(tuple, row["inventory"])),
+                tuple(row["engines"]),
+            )
+        except (ValueError, TypeError, KeyError):
+            return None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -7,9 +7,10 @@ that different trees never yield the same input.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from satchel._fs import open_beneath
 from satchel.errors import AccessDenied, SkillBroken
@@ -91,6 +92,19 @@ class TreeDigest(NamedTuple):
     """`sha256:` and 64 hexadecimal digits, over all of `files`."""
     files: dict[str, str]
     """Path -> `sha256:…`, followed by ` x` if the file is executable, or `link:…`."""
+
+    def to_text(self) -> str:
+        """One line, for `from_text`."""
+        return json.dumps(self, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """The digests of a line; None when it is damaged."""
+        try:
+            digest, files = json.loads(text)
+            return cls(str(digest), dict(files))
+        except (ValueError, TypeError):
+            return None
 
 
 def skill_md_name(names: Iterable[str]) -> str:
