@@ -48,13 +48,14 @@ def test_what_is_hidden_is_named_when_it_is_made(empty, tmp_path):
     text = "---\nname: {name}\ndescription: Does it. Use when asked.\n---\nx\n"
     empty.skill(".agents/sys.skills/deploy", text.format(name="deploy"))
     empty.skill(".agents/sys.skills/other", text.format(name="other"))
+    empty.skill(".agents/sys.skills/third", text.format(name="third"))
     empty.trust(".")
     words = "`.agents/skills/{0}` is hidden by `.agents/sys.skills/{0}`"
     assert words.format("deploy") in empty.run("new", "deploy").err
     assert words.format("other") in empty.run("new", "other").err
     source = tmp_path / "source" / "theirs"
     source.mkdir(parents=True)
-    (source / "SKILL.md").write_text(text.format(name="deploy"))
+    (source / "SKILL.md").write_text(text.format(name="third"))
     done = empty.run("install", str(source), "--yes")
-    assert "`.agents/skills/theirs` is hidden by `.agents/sys.skills/deploy`" in done.err
-    assert "hidden by .agents/sys.skills/deploy" in empty.run("list", "--all").out
+    assert "`.agents/skills/theirs` is hidden by `.agents/sys.skills/third`" in done.err
+    assert "hidden by .agents/sys.skills/third" in empty.run("list", "--all").out
