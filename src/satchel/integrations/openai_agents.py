@@ -138,7 +138,9 @@ def skill_tools(session: Session) -> list[FunctionTool]:
 
 def _function(session: Session, spec: ToolSpec) -> FunctionTool:
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
-        return (await acall(session, spec.name, arguments, context.tool_call_id)).text
+        return (
+            await acall(session, spec.name, arguments, getattr(context, "tool_call_id", ""))
+        ).text
 
     return FunctionTool(
         name=spec.name,
