@@ -493,6 +493,10 @@ def soften_announced(
         findings: Of the whole skill.
         pages: Path and parts of each page of the skill.
     """
+    findings = [*findings]
+    if all(finding.severity != "block" for finding in findings):
+        yield from findings
+        return
     front = next((parts[0].text for path, parts in pages if path == "SKILL.md" and parts), "")
     paths = {path for path, _ in pages}
     authorised = any(_AUTHORISED.search(part.text) for _, parts in pages for part in parts)

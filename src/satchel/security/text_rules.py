@@ -378,6 +378,8 @@ class _RuleIndex:
                 (self.short if word.isascii() else self.foreign).append(word)
             else:
                 self.starts.setdefault(part[:3], []).append((part, word))
+        self.letters = {word[0] for word in self.foreign}
+        """How the foreign words begin: most texts that are not ASCII have none of these."""
         self.known: dict[str, frozenset[str]] = {}
         """A word of a text -> the words of rules in it. Texts repeat their words."""
         self.plain: set[str] = set()
@@ -390,11 +392,12 @@ class _RuleIndex:
             present = {word for word in self.short if word in low}
             tokens = set(_ASCII_LETTERS.findall(low))
         else:
-            present = {word for word in (*self.short, *self.foreign) if word in low}
+            words = self.short if self.letters.isdisjoint(low) else [*self.short, *self.foreign]
+            present = {word for word in words if word in low}
             tokens = set(_LETTERS.findall(low))
         for token in tokens - self.plain:
-            words = known.get(token)
-            present |= self._words_of(token) if words is None else words
+            hits = known.get(token)
+            present |= self._words_of(token) if hits is None else hits
         return {word for word in present if word.isalpha() or word in low}
 
     def _words_of(self, token: str) -> frozenset[str]:
