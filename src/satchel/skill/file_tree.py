@@ -7,7 +7,6 @@ that different trees never yield the same input.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
@@ -95,11 +94,15 @@ class TreeDigest(NamedTuple):
 
     def to_text(self) -> str:
         """One line, for `from_text`."""
+        import json  # not on the way of `list`
+
         return json.dumps(self, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """The digests of a line; None when it is damaged."""
+        import json
+
         try:
             digest, files = json.loads(text)
             return cls(str(digest), dict(files))

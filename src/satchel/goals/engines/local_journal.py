@@ -22,6 +22,7 @@ import os
 import re
 import time
 from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 from satchel._fs import check_lock_file, make_folders, sync_folder
@@ -307,8 +308,6 @@ class _Chain:
         return text[:-1] + b',"sha":"%b"}\n' % self.digest
 
     def _next(self, text: bytes) -> bytes:
-        from hashlib import sha256
-
         return sha256(self.digest + text).hexdigest()[:32].encode()
 
 

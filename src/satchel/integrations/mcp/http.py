@@ -161,14 +161,15 @@ class _AddressSyntax:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass the request on, or answer with 403."""
-        from starlette.responses import PlainTextResponse
-
         headers = scope["headers"] if scope["type"] == "http" else ()
-        app = self._app
         for name, value in headers:
             if name in (b"host", b"origin") and not _ADDRESS.match(value):
-                app = PlainTextResponse("Invalid Host or Origin header", status_code=403)
-        await app(scope, receive, send)
+                kind = [(b"content-type", b"text/plain")]
+                await send({"type": "http.response.start", "status": 403, "headers": kind})
+                body = b"Invalid Host or Origin header"
+                await send({"type": "http.response.body", "body": body})
+                return
+        await self._app(scope, receive, send)
 
 
 def _host_names(host: str) -> list[str]:
