@@ -90,8 +90,9 @@ _MAX_NAMES_LOGGED = 5
 class Notices:
     """Logs skills of one library that are not offered; each set of names once."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, folder: str) -> None:
         self._library = library
+        self._folder = folder
         self._logged: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -114,8 +115,7 @@ class Notices:
             if one.code.startswith("setting-")
         ]
         found["unmatched"] = self._library.unmatched()
-        places = self._library.locations
-        found["none"] = [] if snapshot.every() else [f"`{place.path}`" for place in places]
+        found["none"] = [] if snapshot.every() else [f"`{self._folder}`"]
         for kind, names in found.items():
             if self._logged.get(kind, ()) != tuple(names):
                 self._logged[kind] = tuple(names)

@@ -121,7 +121,7 @@ class Satchel:
         """
         chosen = load_settings(os.fspath(path), **settings)
         library = library_for(chosen)
-        library.on_change(Notices(library))
+        library.on_change(Notices(library, chosen.project))
         return cls(library, chosen, detector=detector, explicit=explicit)
 
     def refresh(self) -> Snapshot:

@@ -40,7 +40,7 @@ class SkillLoader:
         paths = find_paths(os.environ)  # where accepted risks and earlier scans are
         trust = TrustStore(os.path.join(paths.state, "trust.json") if paths.state else None)
         self._library = Library([skills_dir], trust=trust, scans=VerdictCache(paths.cache))
-        self._library.on_change(Notices(self._library))
+        self._library.on_change(Notices(self._library, os.fspath(skills_dir)))
         self._library.refresh()
 
     def get_descriptions(self) -> str:
