@@ -273,6 +273,7 @@ def review_folder(
     blocked: list[Skill] = []
     problems: list[Problem] = []
     verdicts: dict[str, str] = {}
+    quiet: set[str] = set()
     for at, skill in enumerate(waiting):
         if progress is not None:
             progress(at, len(waiting))
@@ -286,6 +287,8 @@ def review_folder(
             continue
         if report.inventory.programs or tools.of(skill) is not None:
             programs.append(skill)
+        if not report.inventory.requests:
+            quiet.add(skill.base_dir)
     integrity.record_verdicts(verdicts)
     if progress is not None:
         progress(len(waiting), len(waiting))
@@ -294,13 +297,14 @@ def review_folder(
         for skill in library.snapshot().skills
         if is_really_inside(skill.base_dir, settings.project)
     ]
+    asking = (*waiting, *here)
     return FolderReview(
         settings.project,
         tuple(waiting),
         tuple(programs),
         tuple(blocked),
         tuple(problems),
-        tuple(tool_requests(library, (*waiting, *here))),
+        tuple(tool_requests(library, (skill for skill in asking if skill.base_dir not in quiet))),
     )
 
 

@@ -100,6 +100,8 @@ class Inventory(NamedTuple):
     """Hosts in programs and commands."""
     secrets: tuple[str, ...] = ()
     """Environment variables and credential files that its code reads."""
+    requests: tuple[str, ...] = ()
+    """Files with the word `allowed-tools`: a SKILL.md without it requests no tools."""
 
 
 class ScanReport(NamedTuple):

@@ -78,6 +78,7 @@ class Collector:
         self.programs: set[str] = set()
         self.hosts: set[str] = set()
         self.secrets: set[str] = set()
+        self.requests: set[str] = set()
 
     def add(self, region: Region) -> None:
         """Add the hosts and secrets of a program or command."""
@@ -96,6 +97,7 @@ class Collector:
             tuple(sorted(self.programs)),
             tuple(sorted(self.hosts)[:_MAX_INVENTORY]),
             tuple(sorted(self.secrets)[:_MAX_INVENTORY]),
+            tuple(sorted(self.requests)[:_MAX_INVENTORY]),
         )
 
 
@@ -109,6 +111,7 @@ _MAX_FINDINGS_PER_RULE = 5
 """Per file."""
 _SUFFIXES = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".ps1", ".bat", ".rb")
 _NAME = re.compile(r"[\w.+-]+")
+_REQUEST = re.compile("allowed[-_]?tools", re.IGNORECASE)
 ENGINES = ("text", "python", "unicode", "secrets", "files", "payloads")
 
 
@@ -262,6 +265,8 @@ def _scan_text(skill: _SkillScan, path: str, text: str, kind: str, seen: list[Fi
     regions = [*regions_of(path, text)]
     inner: list[Region] = []
     findings: list[Finding] = []
+    if _REQUEST.search(text):
+        skill.inventory.requests.add(path)
     try:
         spotted = chain(seen, _region_findings(skill, path, text, kind, regions, inner))
         findings.extend(_in_context(spotted, regions, path))

@@ -313,7 +313,9 @@ class LoadedSkills:
             if known or hidden:
                 return False
         source, whole, content, allowed, forbidden = None, False, "", (), found.disallowed
-        if skill is not None and skill.state == "active" and skill.name == found.name:
+        if skill is not None and (skill.state != "active" or skill.name != found.name):
+            skill = None  # nothing of a skill that is not offered gets into a reminder
+        if skill is not None:
             with suppress(SatchelError):
                 source = read_skill(self._library, skill)
         if source is not None and skill is not None:
