@@ -41,7 +41,7 @@ def test_doctor_parses_each_skill_once_and_hashes_none_that_it_knows(here, monke
 
 SLOW = """import atexit, sys, time
 real, opened = time.monotonic, []
-time.monotonic = lambda: real() * 50
+time.monotonic = lambda: real() * 300
 def wait(event, given):
     if event == "open" and str(given[0]).endswith("SKILL.md"):
         opened.append(given[0])
