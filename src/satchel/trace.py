@@ -192,9 +192,8 @@ def span(name: str, **attributes: Any) -> Generator[Callable[[str, Any], None]]:
 
         def note(name: str, value: Any) -> None:
             current.set_attribute(name, value)
-            if name == "error.type":
-                from opentelemetry.trace import StatusCode
-
-                current.set_status(StatusCode.ERROR)
+            api = available("opentelemetry.trace") if name == "error.type" else None
+            if api is not None:
+                current.set_status(api.StatusCode.ERROR)
 
         yield note

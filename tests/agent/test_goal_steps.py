@@ -39,7 +39,7 @@ def start(place, project, provider):
     """Starts a runner against a script; both end with the test."""
     with ExitStack() as stack:
 
-        def start(script, *, trust="all", **options):
+        def start(script, *, trust: Any = "all", **options):
             server = stack.enter_context(ModelServer(script))
             satchel = Satchel.for_project(project, trust=trust, builtin=False, packaged=False)
             runner = AgentSteps(satchel, model_of(server, provider), **options)

@@ -91,6 +91,7 @@ class PageRunner:
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
             "COLUMNS": "80",
+            "SKILL_EXCEL_ENABLED": "false",  # no page asks its readers to install it
         }
 
     def run(self, block: Block) -> None:

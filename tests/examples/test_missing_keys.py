@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from satchel.testing import make_skill
+
 pytestmark = pytest.mark.timeout(60)  # each imports a framework
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY")
 QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1"}
@@ -24,6 +26,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_a_missing_key_is_one_line_and_a_hint(example, root, tmp_path):
+    make_skill(tmp_path / "skills", "hello")
     known = {name: value for name, value in os.environ.items() if name not in KEYS}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", f"{root}/examples/{example}", str(tmp_path)],

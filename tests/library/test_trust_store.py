@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def project(tmp_path, monkeypatch):
     return folder
 
 
-def opened(project, trust: str = "ask") -> Satchel:
+def opened(project, trust: Any = "ask") -> Satchel:
     return Satchel.for_project(project, trust=trust)
 
 

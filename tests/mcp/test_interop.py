@@ -109,7 +109,12 @@ def test_sessions_of_the_older_protocol_hear_of_changes(tmp_path, way):
         server = StdioServerParameters(
             command=sys.executable,
             args=["-m", "satchel", "mcp", "serve", "--project", folder],
-            env={**os.environ, "SATCHEL_TRUST": "all", "PYTHONPATH": os.path.abspath(source)},
+            env={
+                **os.environ,
+                "SATCHEL_TRUST": "all",
+                "SKILL_EXCEL_ENABLED": "false",
+                "PYTHONPATH": os.path.abspath(source),
+            },
         )
         anyio.run(listen, stdio_client(server))
 

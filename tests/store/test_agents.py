@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,8 @@ class AgentBench:
         return folder
 
     def satchel(self, **settings):
-        return Satchel.for_project(self.project, **{"trust": "all", "builtin": False, **settings})
+        options: Any = {"trust": "all", "builtin": False, **settings}
+        return Satchel.for_project(self.project, **options)
 
     def find(self, name: str):
         return self.satchel().library.snapshot().find(name)[0]
