@@ -91,7 +91,6 @@ class PageRunner:
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
             "COLUMNS": "80",
-            "SKILL_EXCEL_ENABLED": "false",  # no page asks its readers to install it
         }
 
     def run(self, block: Block) -> None:
@@ -130,7 +129,8 @@ class PageRunner:
         service = fixtures.FIXTURES[name](self.folder)
         if service is not None:
             self.services.append(service)
-            for key, value in service.environment().items():
+            # Pages with a model do not ask their readers to install Excel.
+            for key, value in {**service.environment(), "SATCHEL_PACKAGED": "false"}.items():
                 self.environment[key] = value
                 self._before.setdefault(key, os.environ.get(key))
                 os.environ[key] = value
