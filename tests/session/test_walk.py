@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections import Counter
 
 import pytest
@@ -14,10 +15,12 @@ from satchel.tools import toolset as toolset_module
 from satchel.tools.skill_tool import SkillTool
 
 _opened: list[str] | None = None
+_others: set[int] = set()
+"""Threads that earlier tests left running: what they open is not counted."""
 
 
 def _record_open(event: str, values: tuple) -> None:
-    if event == "open" and _opened is not None:
+    if event == "open" and _opened is not None and threading.get_ident() not in _others:
         _opened.append(str(values[0]))
 
 
@@ -52,6 +55,11 @@ def walk(talks, monkeypatch):
             count(module, "read_arguments", "parsed")
         count(SkillTool, "named", "resolved")
         count(Library, "refresh", "refreshed")
+        here = threading.get_ident()
+        _others.clear()
+        _others.update(
+            other.ident for other in threading.enumerate() if other.ident not in (None, here)
+        )
         _opened = []
         try:
             act()
