@@ -8,8 +8,10 @@ made, or the skill is not offered.
 from __future__ import annotations
 
 import base64
+import bz2
 import gzip
 import io
+import lzma
 import os
 import struct
 import tarfile
@@ -170,6 +172,15 @@ TRIES: dict[str, Callable[[], dict[str, str | bytes]]] = {
     "a tar.gz": lambda: page(tarred("w:gz"), "a.tgz"),
     "a tar.xz": lambda: page(tarred("w:xz"), "a.tar.xz"),
     "a text in gzip": lambda: page(gzip.compress(ATTACK.encode()), "notes.md.gz"),
+    "a second text in gzip": lambda: page(
+        gzip.compress(b"Hello") + gzip.compress(ATTACK.encode()), "notes.md.gz"
+    ),
+    "a second text in bzip2": lambda: page(
+        bz2.compress(b"Hello") + bz2.compress(ATTACK.encode()), "notes.md.bz2"
+    ),
+    "a second text in xz": lambda: page(
+        lzma.compress(b"Hello") + lzma.compress(ATTACK.encode()), "notes.md.xz"
+    ),
     "60 encoded texts before it": lambda: body(
         " ".join(b64(f"a harmless text, number {at}") for at in range(60)) + " " + b64(FETCHED)
     ),

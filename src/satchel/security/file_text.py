@@ -187,12 +187,20 @@ def _members(data: bytes, room: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _decompressed(data: bytes, limit: int) -> bytes:
-    """A gzip, bzip2 or xz file without its compression; another one as it is."""
+    """A gzip, bzip2 or xz file without its compression; another one as it is.
+
+    Raises:
+        NotExamined: something follows the compressed data, such as more of it.
+    """
     if data.startswith(b"\x1f\x8b"):
-        return zlib.decompressobj(31).decompress(data, limit)
-    if data.startswith(b"BZh"):
-        return bz2.BZ2Decompressor().decompress(data, limit)
-    if data.startswith(b"\xfd7zXZ"):
+        reader = zlib.decompressobj(31)
+    elif data.startswith(b"BZh"):
+        reader = bz2.BZ2Decompressor()
+    elif data.startswith(b"\xfd7zXZ"):
         reader = lzma.LZMADecompressor(memlimit=_MAX_XZ_MEMORY_BYTES)
-        return reader.decompress(data, limit)
-    return data
+    else:
+        return data
+    inner = reader.decompress(data, limit)
+    if reader.unused_data:
+        raise NotExamined
+    return inner
