@@ -64,7 +64,7 @@ def test_verify_says_that_skills_elsewhere_are_not_locked(empty):
     empty.trust("skills")
     shown = empty.run("verify")
     assert "`.agents/skills` has no installed skills" in shown.err
-    assert "1 skill elsewhere have no lock" in shown.err
+    assert "Not locked, in other folders: 1 skill" in shown.err
 
 
 @pytest.mark.parametrize(

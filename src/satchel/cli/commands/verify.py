@@ -66,7 +66,10 @@ def verify(
         )
         if others := len(session.satchel.library.every()):
             skills = count_skills(others)
-            text = say("{skills} elsewhere have no lock: `satchel install` adds one", skills=skills)
+            text = say(
+                "Not locked, in other folders: {skills}; `satchel install` locks what it adds",
+                skills=skills,
+            )
             session.err.line(text, "", say("hint: "))
         return 0
     _show(session, found)
